@@ -1,0 +1,5 @@
+"""Data sets: the catalog, the class streams, and the loaders. Importing it registers the catalog."""
+
+from phasezero.data import cifar100, folder, glyphs, imagenet
+
+__all__ = ["cifar100", "folder", "glyphs", "imagenet"]

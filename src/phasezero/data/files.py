@@ -1,0 +1,154 @@
+"""Image files to pixels: reading them safely, and the two views of a photo that networks are given.
+
+Nothing here draws random numbers: the caller does, so that a view depends on its arguments alone.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps
+
+from phasezero.errors import UserError
+
+MAX_PIXELS = 64_000_000
+"""The largest image that is decoded: 192 MB as RGB, more than the cameras of today make."""
+
+EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"})
+
+# The decoders a file may reach, whatever it is called (ImageNet has a PNG named .JPEG). Pillow would try
+# all it has, among them EPS, which starts Ghostscript.
+_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF")
+_ORIENTATION = 0x0112  # the tag of the EXIF standard
+
+
+def is_image_file(name: str, extensions: frozenset[str] = EXTENSIONS) -> bool:
+    """By its name alone: not hidden (`._photo.jpg` is what macOS leaves behind), and a known ending."""
+    return not name.startswith(".") and Path(name).suffix.lower() in extensions
+
+
+def read_image(path: Path) -> Image.Image:
+    """The image as RGB and the right way up; UserError when it is missing, damaged, or too large."""
+    try:
+        with Image.open(path, formats=_FORMATS) as image:
+            width, height = image.size
+            if width * height <= MAX_PIXELS:  # the header is read by now, the pixels are not
+                image.load()
+                return _to_rgb(_upright(image))
+    except FileNotFoundError:
+        raise UserError(f"image file {path} is missing") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise _too_large(path, "far more") from None
+    except Exception as error:  # OSError, SyntaxError, struct.error, ...: Pillow on damaged files
+        raise UserError(
+            f"image file {path} cannot be read: {error}; replace it, or remove it from its folder"
+        ) from error
+    raise _too_large(path, f"{width} x {height}")
+
+
+def _too_large(path: Path, size: str) -> UserError:
+    return UserError(f"image file {path} has {size} pixels; at most {MAX_PIXELS:,} are read: scale it down")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    try:
+        turned = image.getexif().get(_ORIENTATION, 1) != 1
+    except Exception:  # damaged metadata, sound pixels: some photos of ImageNet are like that
+        return image
+    return ImageOps.exif_transpose(image) if turned else image
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "RGB" and not image.has_transparency_data:
+        return image
+    if image.mode.startswith(("I", "F")):
+        return Image.fromarray(_to_8_bits(image)).convert("RGB")
+    if image.has_transparency_data:
+        # What lies under transparent pixels was never meant to be seen: show paper-white instead.
+        layer = image.convert("RGBA")
+        paper = Image.new("RGBA", layer.size, "white")
+        return Image.alpha_composite(paper, layer).convert("RGB")
+    return image.convert("RGB")
+
+
+def _to_8_bits(image: Image.Image) -> npt.NDArray[np.uint8]:
+    """Grey of more than 8 bits, which Pillow's own conversion would cut off at 255 instead of scaling."""
+    values = np.asarray(image).astype(np.float64)
+    # Pillow calls a 16-bit PNG "I;16" or, before version 11, "I". 32 bits (TIFF) have no agreed range.
+    if image.mode.startswith("I;16") or image.format == "PNG":
+        low, high = 0.0, 65535.0
+    else:
+        values = np.nan_to_num(values, posinf=0.0, neginf=0.0)
+        low, high = float(values.min()), float(values.max())
+    scaled = (values - low) * (255.0 / max(high - low, 1e-12))
+    return np.rint(np.clip(scaled, 0.0, 255.0)).astype(np.uint8)
+
+
+def centre_view(image: Image.Image, resize: int, size: int) -> npt.NDArray[np.uint8]:
+    """The shorter side to `resize` (bilinear), then the centre [size, size, 3]: torchvision's definitions.
+
+    torchvision's Resize truncates the longer side and its CenterCrop rounds the offset half to even, as
+    here; test numbers move when these differ.
+    """
+    if not 0 < size <= resize:
+        raise ValueError(f"a centre crop of {size} does not fit into a shorter side of {resize}")
+    width, height = image.size
+    short = min(width, height)
+    new_width = resize if width == short else int(resize * width / short)
+    new_height = resize if height == short else int(resize * height / short)
+    left, top = round((new_width - size) / 2), round((new_height - size) / 2)
+    if new_width * new_height <= MAX_PIXELS:
+        whole = image.resize((new_width, new_height), Image.Resampling.BILINEAR)
+        view = whole.crop((left, top, left + size, top + size))
+    else:
+        # A thin strip (1 x 10,000) would grow beyond all bounds: compute the pixels of the crop only. Not the
+        # way for every image: Pillow keeps `box` in float32, which moves 3% of a photo's values by one.
+        x, y = width / new_width, height / new_height
+        box = (left * x, top * y, (left + size) * x, (top + size) * y)
+        view = image.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    return np.array(view, dtype=np.uint8)
+
+
+def random_crop_box(
+    width: int,
+    height: int,
+    u: npt.NDArray[np.floating],
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+) -> tuple[int, int, int, int]:
+    """(left, top, right, bottom) of a random resized crop, from uniforms for area, aspect, x and y.
+
+    The area is uniform in `scale`, the aspect log-uniform in `ratio` (the defaults are Inception's and
+    torchvision's). Where the drawn rectangle does not fit, torchvision draws again, up to ten times, and then
+    takes the centre. A fixed count of random numbers allows no second draw: the rectangle is shrunk to the
+    largest of the same aspect that fits, so large areas of unusual aspects are slightly more frequent.
+    """
+    area = width * height * (scale[0] + float(u[0]) * (scale[1] - scale[0]))
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    aspect = math.exp(low + float(u[1]) * (high - low))
+    crop_width, crop_height = math.sqrt(area * aspect), math.sqrt(area / aspect)
+    shrink = min(1.0, width / crop_width, height / crop_height)
+    # Rounding can still leave the image or vanish by one pixel: hence the bounds.
+    w = min(max(round(crop_width * shrink), 1), width)
+    h = min(max(round(crop_height * shrink), 1), height)
+    left = min(int(float(u[2]) * (width - w + 1)), width - w)
+    top = min(int(float(u[3]) * (height - h + 1)), height - h)
+    return left, top, left + w, top + h
+
+
+def random_resized_view(
+    image: Image.Image,
+    size: int,
+    u: npt.NDArray[np.floating],
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+) -> npt.NDArray[np.uint8]:
+    """A random area and aspect, resized to [size, size, 3].
+
+    `u`: five uniforms in [0, 1); the first four choose the crop, the fifth is the caller's, for the flip.
+    """
+    crop = image.crop(random_crop_box(image.width, image.height, u, scale, ratio))
+    return np.array(crop.resize((size, size), Image.Resampling.BILINEAR), dtype=np.uint8)

@@ -1,0 +1,158 @@
+"""ImageNet (ILSVRC 2012) and the three subsets of 100 classes that published work calls "ImageNet100".
+
+The lists are in class_lists.json: `imagenet` is the 1000 wnids, sorted; each `imagenet100-*` is in the order
+in which its authors' code presents the classes, so their class order is `natural`:
+
+- cwd: the first 100 of the seed-1993 shuffle of the 1000 classes (Yujun-Shi/CwD).
+- lucir: the same 100 classes, sorted and shuffled again with seed 1993 (LUCIR, AANets); only 26 of the first
+  50 classes are also among the first 50 of `cwd`.
+- podnet: the first 100 wnids of the alphabet, shuffled with seed 1993; 9 of them are in the other subset.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from functools import cache, partial
+from importlib.resources import files as package_files
+from pathlib import Path
+
+from phasezero.data.catalog import DATA_SETS, DataSet
+from phasezero.data.folder import PHOTO_PREPARATION, first_few, image_files, split_of
+from phasezero.data.images import ImageData
+from phasezero.errors import UserError
+
+_EXTENSIONS = frozenset({".jpeg", ".jpg", ".png"})
+_WNID = re.compile(r"n\d{8}")
+# The root itself, a folder of its own under the root, and the layout of Kaggle's archive.
+_PLACES = ("", "imagenet", "ILSVRC/Data/CLS-LOC")
+_TRUTH_FILES = ("LOC_val_solution.csv", "*val*.txt", "synsets.txt")
+
+_WHAT_IS_NEEDED = (
+    "either sort the images into val/<wnid>/, or put beside val/ one of: LOC_val_solution.csv (Kaggle); "
+    "val_ground_truth.txt with lines 'ILSVRC2012_val_00000001.JPEG n01751748'; "
+    "imagenet_2012_validation_synset_labels.txt with one wnid per image, in the order of the images"
+)
+
+
+@cache
+def class_list(name: str) -> tuple[str, ...]:
+    lists = json.loads(package_files("phasezero.data").joinpath("class_lists.json").read_text("utf-8"))
+    return tuple(lists[name])
+
+
+def _base(root: Path) -> Path | None:
+    """The folder that holds train/ and val/."""
+    places = (root / place for place in _PLACES)
+    return next((p for p in places if (p / "train").is_dir() and (p / "val").is_dir()), None)
+
+
+def imagenet_present(name: str, root: Path) -> bool:
+    base, wnids = _base(root), class_list(name)
+    return base is not None and all((base / "train" / wnid).is_dir() for wnid in (wnids[0], wnids[-1]))
+
+
+def load_imagenet(name: str, root: Path, argument: str = "") -> ImageData:
+    base, wnids = _base(root), class_list(name)
+    if base is None:
+        looked = ", ".join(str(root / place) for place in _PLACES)
+        raise UserError(
+            f"{name} was looked for in {looked}: none has both train/ and val/; ImageNet is given out at "
+            f"image-net.org (ILSVRC 2012) after registration: unpack it to train/<wnid>/ and val/"
+        )
+    train = _by_folder(base / "train", wnids)
+    if any((base / "val" / wnid).is_dir() for wnid in wnids):
+        test = _by_folder(base / "val", wnids)
+    else:
+        test = _by_truth(root, base, wnids)
+    return ImageData(name, wnids, wnids, split_of(train), split_of(test), PHOTO_PREPARATION)
+
+
+def _by_folder(folder: Path, wnids: tuple[str, ...]) -> list[list[Path]]:
+    missing = [wnid for wnid in wnids if not (folder / wnid).is_dir()]
+    if missing:
+        raise UserError(f"class folders missing in {folder}: {first_few(missing)} of {len(wnids)}")
+    files = [image_files(folder / wnid, _EXTENSIONS) for wnid in wnids]
+    empty = [wnid for wnid, paths in zip(wnids, files, strict=True) if not paths]
+    if empty:
+        raise UserError(f"class folders without images in {folder}: {first_few(empty)} of {len(wnids)}")
+    return files
+
+
+def _by_truth(root: Path, base: Path, wnids: tuple[str, ...]) -> list[list[Path]]:
+    """The flat validation folder, as ILSVRC gives it out, sorted into classes by a ground-truth file."""
+    images = image_files(base / "val", _EXTENSIONS)
+    if not images:
+        raise UserError(f"{base / 'val'} has neither images nor class folders; {_WHAT_IS_NEEDED}")
+    source, truth = _find_truth(root, base, images)
+    unnamed = [path.name for path in images if path.stem not in truth]
+    if unnamed:
+        raise UserError(f"images of {base / 'val'} that {source} does not name: {first_few(unnamed)}")
+    by_class: dict[str, list[Path]] = {wnid: [] for wnid in wnids}
+    for path in images:
+        if (wnid := truth[path.stem]) in by_class:
+            by_class[wnid].append(path)
+    empty = [wnid for wnid, paths in by_class.items() if not paths]
+    if empty:
+        raise UserError(f"classes without images in {base / 'val'} by {source}: {first_few(empty)}")
+    return list(by_class.values())
+
+
+def _find_truth(root: Path, base: Path, images: list[Path]) -> tuple[Path, dict[str, str]]:
+    """(the ground-truth file, stem of an image -> wnid), from the first file that says it unambiguously."""
+    folders = dict.fromkeys([base, base / "val", root, base / "ILSVRC2012_devkit_t12" / "data"])
+    reasons = []
+    for pattern in _TRUTH_FILES:
+        for path in (found for folder in folders for found in sorted(folder.glob(pattern))):
+            truth = _read_truth(path, images)
+            if isinstance(truth, dict):
+                return path, truth
+            reasons.append(f"{path} {truth}")
+    found = f" ({'; '.join(dict.fromkeys(reasons))})" if reasons else ""
+    raise UserError(
+        f"{base / 'val'} has no class folders, and no file says which class its images have{found}: "
+        f"{_WHAT_IS_NEEDED}"
+    )
+
+
+def _read_truth(path: Path, images: list[Path]) -> dict[str, str] | str:
+    """Stem -> wnid, or why the file cannot be used."""
+    with path.open(encoding="utf-8", newline="", errors="replace") as file:
+        if path.suffix == ".csv":  # ImageId,PredictionString: a wnid and a box, several times
+            rows = [[row[0], *row[1].split()[:1]] for row in csv.reader(file) if len(row) > 1][1:]
+        else:
+            rows = [line.split() for line in file if line.strip()]
+    if rows and all(len(row) == 2 and _WNID.fullmatch(row[1]) for row in rows):
+        return {Path(name).stem: wnid for name, wnid in rows}
+    if not rows or any(len(row) != 1 for row in rows):
+        return "is not a list of images and wnids"
+    lines = [row[0] for row in rows]
+    if all(line.isdigit() for line in lines):
+        # The devkit's own numbers follow meta.mat, not the sorted wnids: guessing would mislabel everything.
+        return "has ILSVRC2012 ids, which only the devkit's meta.mat translates to wnids"
+    if not all(_WNID.fullmatch(line) for line in lines):
+        return "is not a list of wnids"
+    if len(lines) != len(images):
+        return f"has {len(lines)} lines for {len(images)} images"
+    if len(set(lines)) == len(lines) > 1:
+        return "names every wnid once: a list of classes, not of images"
+    return {image.stem: wnid for image, wnid in zip(images, lines, strict=True)}
+
+
+def _register(name: str, list_name: str, class_order: str, summary: str) -> None:
+    entry = DataSet(
+        load=partial(load_imagenet, list_name),
+        summary=summary,
+        class_order=class_order,
+        present=partial(imagenet_present, list_name),
+    )
+    DATA_SETS.register(name)(entry)
+
+
+_CWD, _LUCIR, _PODNET = "imagenet100-cwd", "imagenet100-lucir", "imagenet100-podnet"
+_register("imagenet", "imagenet", "seed1993", "ImageNet (ILSVRC 2012): 1000 classes, 1.28 million photos")
+_register("imagenet100", _CWD, "natural", f"another name of {_CWD}")
+_register(_CWD, _CWD, "natural", "100 classes of ImageNet, as CwD draws and orders them")
+_register(_LUCIR, _LUCIR, "natural", "the 100 classes of CwD in the order of LUCIR and AANets")
+_register(_PODNET, _PODNET, "natural", "the first 100 wnids of ImageNet in the order of PODNet")

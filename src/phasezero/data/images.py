@@ -1,0 +1,57 @@
+"""What every data set of the catalog is, once loaded: images, labels, names, and how to prepare them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class ImageSplit:
+    """One side (train or test): uint8 images [N, H, W, C] in memory, or the paths of image files.
+
+    `labels[i]` is the class of image i as an index into `ImageData.class_names`.
+    """
+
+    images: npt.NDArray[np.uint8] | Sequence[Path]
+    labels: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How images become network inputs; the numbers are the published ones (docs/protocols.md)."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    crop: Literal["pad", "resized"]
+    """Training crops: `pad` = zero-pad by `padding` and crop back; `resized` = a random area and aspect."""
+    size: int
+    """The side of the square that the network sees."""
+    padding: int = 0
+    flip: bool = True
+    resize: int = 0
+    """For files: the shorter side is resized to this before the centre crop of the test images."""
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """A loaded data set. `class_ids` are stable identifiers (wnids, folder names) and go into the hash."""
+
+    name: str
+    class_ids: tuple[str, ...]
+    class_names: tuple[str, ...]
+    train: ImageSplit
+    test: ImageSplit
+    preparation: Preparation
+
+    @property
+    def in_memory(self) -> bool:
+        return isinstance(self.train.images, np.ndarray)
