@@ -1,0 +1,172 @@
+"""From images to batches. Two sources with one face: images on the device, or files read ahead by threads.
+
+A source hands out *tickets*, small tuples of tensors that name a batch and hold every random number it needs,
+and turns a ticket into a prepared batch with `prepare`, which is tensor work only and can be captured in a
+CUDA graph. The random numbers are drawn an epoch at a time on the CPU: the same on every device and engine.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from phasezero.data.files import centre_view, random_resized_view, read_image
+from phasezero.data.images import ImageSplit, Preparation
+
+Ticket = tuple[Tensor, ...]
+
+
+class ImageSource(Protocol):
+    labels: Tensor
+    """The class of each image as a position in the stream, on the CPU."""
+
+    def train_batches(self, indices: Tensor, batch_size: int, rng: torch.Generator) -> Iterator[Ticket]:
+        """One epoch over the indices, shuffled and augmented; the last batch may be smaller."""
+
+    def test_batches(self, indices: Tensor, batch_size: int) -> Iterator[Ticket]:
+        """The indices in their order, unaugmented."""
+
+    def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
+        """Normalised float images [n, C, H, W] (channels last in memory) and their labels."""
+
+
+class Normalise:
+    """uint8 [n, H, W, C] -> (x / 255 - mean) / std as float32 [n, C, H, W], by one multiply-add."""
+
+    def __init__(self, preparation: Preparation, device: torch.device) -> None:
+        std = torch.tensor(preparation.std, device=device)
+        self.scale = 1 / (255 * std)
+        self.shift = -torch.tensor(preparation.mean, device=device) / std
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return torch.addcmul(self.shift, images.float(), self.scale).permute(0, 3, 1, 2)
+
+
+class ResidentImages:
+    """All images of a split on the device as uint8, padded once; crops and flips are one gather a batch."""
+
+    def __init__(
+        self, split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device
+    ) -> None:
+        if not isinstance(split.images, np.ndarray):
+            raise TypeError("ResidentImages needs the images in memory")
+        self.labels = labels
+        self.padding = preparation.padding
+        self.flip = preparation.flip
+        images = torch.from_numpy(split.images)
+        margins = (0, 0, self.padding, self.padding, self.padding, self.padding)
+        # Zeros before normalisation, that is black: as torchvision pads (and not the mean colour).
+        self.images = torch.nn.functional.pad(images, margins).to(device)
+        self.device_labels = labels.to(device)
+        self.height, self.width = images.shape[1:3]
+        self.rows = torch.arange(self.height, device=device)
+        self.columns = torch.arange(self.width, device=device)
+        self.normalise = Normalise(preparation, device)
+
+    def train_batches(self, indices: Tensor, batch_size: int, rng: torch.Generator) -> Iterator[Ticket]:
+        count = len(indices)
+        shuffled = indices[torch.randperm(count, generator=rng)]
+        offsets = torch.randint(0, 2 * self.padding + 1, (2, count), generator=rng)
+        flips = torch.randint(0, 2 if self.flip else 1, (1, count), generator=rng)
+        return self._slices(torch.cat([shuffled[None], offsets, flips]), batch_size)
+
+    def test_batches(self, indices: Tensor, batch_size: int) -> Iterator[Ticket]:
+        middle = torch.full((2, len(indices)), self.padding)
+        return self._slices(torch.cat([indices[None], middle, torch.zeros_like(indices)[None]]), batch_size)
+
+    def _slices(self, plan: Tensor, batch_size: int) -> Iterator[Ticket]:
+        # Moved to the device once an epoch; each batch is then a slice of it.
+        return ((part,) for part in plan.to(self.images.device).split(batch_size, dim=1))
+
+    def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
+        index, top, left, flip = ticket[0]
+        rows = top[:, None] + self.rows
+        columns = left[:, None] + torch.where(flip[:, None] > 0, self.width - 1 - self.columns, self.columns)
+        crops = self.images[index[:, None, None], rows[:, :, None], columns[:, None, :]]
+        return self.normalise(crops), self.device_labels[index]
+
+
+class FileImages:
+    """Images read from files, decoded and cropped by threads a few batches ahead of the training."""
+
+    READ_AHEAD = 4  # batches
+
+    def __init__(
+        self,
+        split: ImageSplit,
+        labels: Tensor,
+        preparation: Preparation,
+        device: torch.device,
+        workers: int = 8,
+    ) -> None:
+        if isinstance(split.images, np.ndarray):
+            raise TypeError("FileImages needs the paths of image files")
+        self.paths: Sequence[Path] = split.images
+        self.labels = labels
+        self.preparation = preparation
+        self.device = device
+        self.workers = workers
+        self.normalise = Normalise(preparation, device)
+
+    def train_batches(self, indices: Tensor, batch_size: int, rng: torch.Generator) -> Iterator[Ticket]:
+        order = indices[torch.randperm(len(indices), generator=rng)].tolist()
+        draws = torch.rand(len(order), 5, generator=rng).numpy()
+        size = self.preparation.size
+
+        def view(at: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+            crop = random_resized_view(read_image(self.paths[order[at]]), size, draws[at])
+            return crop[:, ::-1] if self.preparation.flip and draws[at, 4] < 0.5 else crop
+
+        return self._batches(order, batch_size, view)
+
+    def test_batches(self, indices: Tensor, batch_size: int) -> Iterator[Ticket]:
+        order = indices.tolist()
+        resize, size = self.preparation.resize, self.preparation.size
+        return self._batches(
+            order, batch_size, lambda at: centre_view(read_image(self.paths[order[at]]), resize, size)
+        )
+
+    def _batches(
+        self,
+        order: list[int],
+        batch_size: int,
+        view: Callable[[int], np.ndarray[tuple[int, ...], np.dtype[np.uint8]]],
+    ) -> Iterator[Ticket]:
+        with ThreadPoolExecutor(self.workers) as pool:
+            waiting: deque[tuple[list[Future[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]], Tensor]] = (
+                deque()
+            )
+            starts = iter(range(0, len(order), batch_size))
+
+            def send() -> None:
+                for start in starts:
+                    part = range(start, min(start + batch_size, len(order)))
+                    labels = self.labels[[order[at] for at in part]]
+                    waiting.append(([pool.submit(view, at) for at in part], labels))
+                    return
+
+            for _ in range(self.READ_AHEAD):
+                send()
+            while waiting:
+                futures, labels = waiting.popleft()
+                images = torch.from_numpy(np.stack([future.result() for future in futures]))
+                send()
+                yield images.to(self.device), labels.to(self.device)
+
+    def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
+        images, labels = ticket
+        return self.normalise(images), labels
+
+
+def make_source(
+    split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device
+) -> ImageSource:
+    kind = ResidentImages if isinstance(split.images, np.ndarray) else FileImages
+    return kind(split, labels, preparation, device)

@@ -1,0 +1,37 @@
+"""How long, how fast, in what batches: the numbers of one stage of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from phasezero.errors import UserError
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """SGD with momentum and a step decay; the defaults are the paper's for CIFAR100 (Sec. 4)."""
+
+    epochs: int = 160
+    lr: float = 0.1
+    milestones: tuple[int, ...] = (80, 120)
+    decay: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4  # on everything: BatchNorm, the scale and the class weights too
+    batch_size: int = 128
+
+    def __post_init__(self) -> None:
+        if self.epochs < 0 or self.batch_size < 1:
+            raise UserError(
+                f"schedule: epochs {self.epochs} and batch_size {self.batch_size} must be positive"
+            )
+        if self.lr <= 0:
+            raise UserError(f"schedule: lr must be above zero, got {self.lr}")
+
+    def lr_at(self, epoch: int) -> float:
+        """Epochs count from 0; the rate drops from the epoch named by a milestone on."""
+        return self.lr * self.decay ** sum(epoch >= milestone for milestone in self.milestones)
+
+    def stretched(self, epochs: int) -> Schedule:
+        """The same shape over another number of epochs: the drops keep their place in proportion."""
+        milestones = tuple(round(milestone * epochs / self.epochs) for milestone in self.milestones)
+        return replace(self, epochs=epochs, milestones=milestones)
