@@ -1,0 +1,40 @@
+"""A phase-0 term: something added to any method's loss while the first classes are learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from phasezero.data.stream import Phase
+from phasezero.methods.base import Batch
+from phasezero.registry import Registry
+
+
+@dataclass(frozen=True)
+class TermOptions:
+    """A term's name and coefficient; each term adds its own fields."""
+
+    name: str = ""
+    weight: float = 1.0
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}:{self.weight:g}"
+
+
+class Term:
+    """Called with a batch of phase 0, returns an unweighted scalar; the trainer multiplies by the weight."""
+
+    Options: ClassVar[type[TermOptions]] = TermOptions
+
+    def __init__(self, options: TermOptions, phase: Phase) -> None:
+        self.options = options
+        self.phase = phase
+
+    def __call__(self, batch: Batch) -> Tensor:
+        raise NotImplementedError
+
+
+TERMS: Registry[type[Term]] = Registry("phase-0 term")

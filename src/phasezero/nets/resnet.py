@@ -1,0 +1,125 @@
+"""Residual networks: ResNet-18 for small and for large images, ResNet-32, and a small one for glyphs.
+
+All are one class. `forward` gives the pooled features and the output map of each stage (PODNet distils
+those). The last block's normalisation and sum, and the pooling, are done in float32 at least, whatever the
+precision of the convolutions: CwD standardises these features, and should not standardise rounding.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from phasezero.registry import Registry
+
+
+class Features(NamedTuple):
+    pooled: Tensor
+    maps: tuple[Tensor, ...]
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU()
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+        self.last_relu: nn.Module = nn.ReLU()
+        self.is_last = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.conv2(self.relu(self.bn1(self.conv1(x))))
+        if self.is_last:
+            out = at_least_float32(out)
+        out = self.bn2(out) + self.shortcut(x)
+        result: Tensor = self.last_relu(out)
+        return result
+
+
+class ResNet(nn.Module):
+    """Stages of basic blocks. `last_relu=False` removes the ReLU after the very last block: signed features,
+    as every LUCIR implementation has them (LUCIR sec. 4.1)."""
+
+    def __init__(
+        self,
+        widths: tuple[int, ...],
+        blocks: tuple[int, ...],
+        *,
+        stem: Literal["conv3", "conv3-stride2", "imagenet"],
+        channels: int = 3,
+        last_relu: bool = False,
+    ) -> None:
+        super().__init__()
+        if stem == "imagenet":
+            self.stem = nn.Sequential(
+                nn.Conv2d(channels, widths[0], 7, 2, 3, bias=False),
+                nn.BatchNorm2d(widths[0]),
+                nn.ReLU(),
+                nn.MaxPool2d(3, 2, 1),
+            )
+        else:
+            stride = 2 if stem == "conv3-stride2" else 1
+            self.stem = nn.Sequential(
+                nn.Conv2d(channels, widths[0], 3, stride, 1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU()
+            )
+        self.stages = nn.ModuleList()
+        inputs = widths[0]
+        for index, (width, count) in enumerate(zip(widths, blocks, strict=True)):
+            strides = [1 if index == 0 else 2] + [1] * (count - 1)
+            stage = []
+            for stride in strides:
+                stage.append(BasicBlock(inputs, width, stride))
+                inputs = width
+            self.stages.append(nn.Sequential(*stage))
+        last_block = stage[-1]
+        last_block.is_last = True
+        if not last_relu:
+            last_block.last_relu = nn.Identity()
+        self.feature_size = inputs
+
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, images: Tensor) -> Features:
+        x = self.stem(images)
+        maps = []
+        for stage in self.stages:
+            x = stage(x)
+            maps.append(x)
+        return Features(x.mean((2, 3)), tuple(maps))
+
+
+class NetworkFactory:
+    """A named architecture: called with the number of image channels and the last-ReLU switch."""
+
+    def __init__(
+        self,
+        widths: tuple[int, ...],
+        blocks: tuple[int, ...],
+        stem: Literal["conv3", "conv3-stride2", "imagenet"],
+    ) -> None:
+        self.widths, self.blocks, self.stem = widths, blocks, stem
+
+    def __call__(self, *, channels: int = 3, last_relu: bool = False) -> ResNet:
+        return ResNet(self.widths, self.blocks, stem=self.stem, channels=channels, last_relu=last_relu)
+
+
+NETWORKS: Registry[NetworkFactory] = Registry("network")
+NETWORKS.register("resnet18-cifar")(NetworkFactory((64, 128, 256, 512), (2, 2, 2, 2), "conv3"))
+NETWORKS.register("resnet18")(NetworkFactory((64, 128, 256, 512), (2, 2, 2, 2), "imagenet"))
+NETWORKS.register("resnet32")(NetworkFactory((16, 32, 64), (5, 5, 5), "conv3"))
+NETWORKS.register("resnet-glyphs")(NetworkFactory((16, 32, 64), (1, 1, 1), "conv3-stride2"))
