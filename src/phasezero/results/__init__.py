@@ -1,0 +1,1 @@
+"""Records of runs and their views: metrics, tables, figures, published numbers."""

@@ -1,0 +1,104 @@
+"""The published numbers: tables of the CwD paper (CVPR 2022), as data, found by the record of a run.
+
+All are average incremental accuracies. Where a published run may differ from ours, `published_for` says so.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+
+from phasezero.results.record import Classifier, Record
+
+# What the paper calls a data set: (our name, or the start of it, and its number of classes).
+_DATA = {"CIFAR100": ("cifar100", 100), "ImageNet100": ("imagenet100-", 100), "ImageNet": ("imagenet", 1000)}
+_METHODS = {"aanet": "aanet(lucir)"}  # the paper's AANet rows are AANets on top of LUCIR
+_TERMS = {"decov": "+dc", "sdc": "+sdc"}  # the appendix writes these as methods of their own
+
+
+@dataclass(frozen=True)
+class PublishedCell:
+    """One cell of a published table; `std` is None where none was printed."""
+
+    mean: float
+    std: float | None
+    note: str
+    table: str
+
+
+Key = tuple[str, str, str, bool, int, int, int]
+
+
+@cache
+def published_cells() -> dict[Key, PublishedCell]:
+    """(table, data set, method in lower case, cwd, B, S, R) -> cell, in the order of the file."""
+    text = resources.files("phasezero.results").joinpath("paper_tables.csv").read_text(encoding="utf-8")
+    cells: dict[Key, PublishedCell] = {}
+    for row in csv.DictReader(text.splitlines()):
+        sizes = int(row["B"]), int(row["S"]), int(row["R"])
+        key = (row["table"], row["dataset"], row["method"].lower(), row["cwd"] == "1", *sizes)
+        std = float(row["std"]) if row["std"] else None
+        cells[key] = PublishedCell(float(row["mean"]), std, row["source_note"], row["table"])
+    return cells
+
+
+def published(
+    dataset: str,
+    method: str,
+    *,
+    cwd: bool,
+    B: int,  # noqa: N803 (the paper's letters: classes of phase 0, classes a phase, exemplars a class)
+    S: int,  # noqa: N803
+    R: int = 20,  # noqa: N803
+    table: str = "table1_main",
+) -> PublishedCell | None:
+    """The cell by the paper's own names ("CIFAR100", "LUCIR"); the method's case does not matter."""
+    return published_cells().get((table, dataset, method.lower(), cwd, B, S, R))
+
+
+def published_classifier(method: str) -> Classifier:
+    """Which classifier the published numbers come from: the head, but nearest mean for iCaRL."""
+    return "nearest_mean" if method.lower() == "icarl" else "head"
+
+
+def published_for(record: Record) -> PublishedCell | None:
+    """The published cell for a run's data, method, phase-0 term and protocol: Table 1, else an ablation.
+
+    The note is extended where the published run is known to differ, or may differ, in its classes.
+    """
+    data, phases = record["data"], record["phases"]
+    dataset = _dataset(data["name"], data["classes"])
+    later = {phase["new_classes"] for phase in phases[1:]}
+    # R is read off what was kept, not off the rule: a fixed total (AANets' default) is not 20 a class.
+    kept = {count for phase in phases for count in phase["memory"]["per_class"]}
+    finished = phases[-1]["seen_classes"] == data["classes"]
+    terms = [term.partition(":")[0] for term in record["initial"]]
+    if dataset is None or len(later) != 1 or len(kept) != 1 or not finished or len(terms) > 1:
+        return None
+    method = record["method"].lower()
+    method = _METHODS.get(method, method) + "".join(_TERMS.get(t, f"+{t}") for t in terms if t != "cwd")
+    sizes = phases[0]["new_classes"], later.pop(), kept.pop()
+    for table in dict.fromkeys(key[0] for key in published_cells()):
+        cell = published_cells().get((table, dataset, method, "cwd" in terms, *sizes))
+        if cell is not None:
+            return replace(cell, note=cell.note + _caution(dataset, record))
+    return None
+
+
+def _dataset(name: str, classes: int) -> str | None:
+    for dataset, (ours, size) in _DATA.items():
+        if classes == size and (name == ours or (ours.endswith("-") and name.startswith(ours))):
+            return dataset
+    return None
+
+
+def _caution(dataset: str, record: Record) -> str:
+    data = record["data"]
+    if dataset == "ImageNet100":
+        # Three lists go by this name: CwD's, LUCIR's (same classes, other order) and PODNet's (9 in common).
+        # The paper's LUCIR rows used CwD's; for the others nobody has said.
+        known = record["method"].lower() == "lucir" and data["name"] == "imagenet100-cwd"
+        return "" if known else f"; the published run may have used other classes than {data['name']}"
+    return "" if data["class_order"] == "seed1993" else "; the published class order is seed1993"

@@ -1,0 +1,371 @@
+"""The record of a run: one JSON file of facts with a versioned schema; tables and figures are views of it.
+
+The shape is written down twice on purpose: as types here, for those who build and read records in Python,
+and in record.schema.json, for everybody else. The trainer builds one with `data_record`, `phase_record` after
+each phase, and `run_record` at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypedDict, cast
+
+import numpy as np
+
+from phasezero.errors import UserError
+from phasezero.results import metrics
+
+SCHEMA_VERSION = 1
+FILE_NAME = "record.json"
+
+Classifier = Literal["head", "nearest_mean"]
+
+
+class DataRecord(TypedDict):
+    name: str
+    classes: int
+    class_ids: list[str]
+    class_names: list[str]
+    class_order: str
+    class_order_indices: list[int]
+    class_hash: str
+    train_images: int
+    test_images: int
+
+
+class Accuracy(TypedDict):
+    head: float
+    nearest_mean: float | None
+
+
+class AccuracyRow(TypedDict):
+    head: list[float]
+    nearest_mean: list[float] | None
+
+
+class Confusion(TypedDict):
+    true: list[int]
+    predicted: list[int]
+    count: list[int]
+
+
+class Memory(TypedDict):
+    per_class: list[int]
+    total: int
+
+
+class PhaseRecord(TypedDict):
+    phase: int
+    new_classes: int
+    seen_classes: int
+    train_images: int
+    test_images: int
+    accuracy: Accuracy
+    by_phase: AccuracyRow
+    confusion: Confusion
+    memory: Memory
+    loss: dict[str, list[float]]
+    seconds: dict[str, float]
+
+
+class Metrics(TypedDict):
+    average_incremental_accuracy: float
+    last_accuracy: float
+    forgetting: float | None
+    forgetting_by_phase: list[float] | None
+
+
+class Summary(TypedDict):
+    head: Metrics
+    nearest_mean: Metrics | None
+
+
+class Timing(TypedDict):
+    started: str
+    seconds_total: float
+
+
+class Environment(TypedDict):
+    phasezero: str
+    python: str
+    torch: str
+    numpy: str
+    cuda: str | None
+    cudnn: str | None
+    platform: str
+    device: str
+    device_name: str
+    threads: int
+    precision: str
+    engine: str
+
+
+class Record(TypedDict):
+    schema_version: int
+    phasezero: str
+    name: str
+    method: str
+    initial: list[str]
+    seed: int
+    config: dict[str, Any]
+    data: DataRecord
+    phases: list[PhaseRecord]
+    summary: Summary
+    timing: Timing
+    environment: Environment
+
+
+def class_hash(ids: Iterable[object]) -> str:
+    """sha256 over the ordered class ids: equal only for the same classes in the same order."""
+    # JSON, not a join: ["a,b"] and ["a", "b"] must differ.
+    text = json.dumps([str(one) for one in ids], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def data_record(
+    *,
+    name: str,
+    class_ids: Sequence[object],
+    class_names: Sequence[str],
+    class_order: str,
+    class_order_indices: Sequence[int],
+    train_images: int,
+    test_images: int,
+) -> DataRecord:
+    """The data block; `class_ids` and `class_names` are already in class order."""
+    return DataRecord(
+        name=name,
+        classes=len(class_ids),
+        class_ids=[str(one) for one in class_ids],
+        class_names=list(class_names),
+        class_order=class_order,
+        class_order_indices=[int(index) for index in class_order_indices],
+        class_hash=class_hash(class_ids),
+        train_images=train_images,
+        test_images=test_images,
+    )
+
+
+def phase_record(
+    *,
+    phase_sizes: Sequence[int],
+    confusion: metrics.Counts,
+    nearest_mean_confusion: metrics.Counts | None,
+    train_images: int,
+    memory_per_class: Sequence[int],
+    loss: Mapping[str, Sequence[float]],
+    seconds: Mapping[str, float],
+) -> PhaseRecord:
+    """The block of the phase just finished; `phase_sizes` are the sizes so far, this phase's last."""
+    other = nearest_mean_confusion
+    true, predicted = np.nonzero(confusion)
+    return PhaseRecord(
+        phase=len(phase_sizes) - 1,
+        new_classes=int(phase_sizes[-1]),
+        seen_classes=int(sum(phase_sizes)),
+        train_images=train_images,
+        test_images=int(confusion.sum()),
+        accuracy=Accuracy(
+            head=metrics.overall_accuracy(confusion),
+            nearest_mean=None if other is None else metrics.overall_accuracy(other),
+        ),
+        by_phase=AccuracyRow(
+            head=metrics.phase_accuracies(confusion, phase_sizes),
+            nearest_mean=None if other is None else metrics.phase_accuracies(other, phase_sizes),
+        ),
+        confusion=Confusion(
+            true=true.tolist(), predicted=predicted.tolist(), count=confusion[true, predicted].tolist()
+        ),
+        memory=Memory(per_class=[int(n) for n in memory_per_class], total=int(sum(memory_per_class))),
+        loss={stage: [float(value) for value in values] for stage, values in loss.items()},
+        seconds={stage: float(value) for stage, value in seconds.items()},
+    )
+
+
+def run_record(
+    *,
+    name: str,
+    method: str,
+    initial: Sequence[str],
+    seed: int,
+    config: Mapping[str, Any],
+    data: DataRecord,
+    phases: Sequence[PhaseRecord],
+    timing: Timing,
+    environment: Environment,
+) -> Record:
+    """The whole record: adds the version of the schema and of the package, and the summary."""
+    return Record(
+        schema_version=SCHEMA_VERSION,
+        phasezero=environment["phasezero"],
+        name=name,
+        method=method,
+        initial=list(initial),
+        seed=seed,
+        config=dict(config),
+        data=data,
+        phases=list(phases),
+        summary=summarise(phases),
+        timing=timing,
+        environment=environment,
+    )
+
+
+def summarise(phases: Sequence[PhaseRecord]) -> Summary:
+    """The summary block; nearest_mean is None unless every phase has it."""
+    head = _metrics([phase["accuracy"]["head"] for phase in phases], [p["by_phase"]["head"] for p in phases])
+    accuracies = [a for phase in phases if (a := phase["accuracy"]["nearest_mean"]) is not None]
+    rows = [row for phase in phases if (row := phase["by_phase"]["nearest_mean"]) is not None]
+    complete = len(accuracies) == len(rows) == len(phases)
+    return Summary(head=head, nearest_mean=_metrics(accuracies, rows) if complete else None)
+
+
+def _metrics(accuracies: Sequence[float], matrix: Sequence[Sequence[float]]) -> Metrics:
+    return Metrics(
+        average_incremental_accuracy=metrics.average_incremental_accuracy(accuracies),
+        last_accuracy=metrics.last_accuracy(accuracies),
+        forgetting=metrics.forgetting(matrix),
+        forgetting_by_phase=metrics.forgetting_by_phase(matrix),
+    )
+
+
+def comparable_part(record: Record) -> dict[str, Any]:
+    """What two runs of one configuration and seed must share bit for bit: no clock, no machine."""
+    part: dict[str, Any] = {k: v for k, v in record.items() if k not in ("timing", "environment")}
+    part["phases"] = [{k: v for k, v in phase.items() if k != "seconds"} for phase in record["phases"]]
+    return part
+
+
+def write_record(path: str | Path, record: Record) -> None:
+    """Write atomically: a reader finds the old file or the whole new one, never a part of either."""
+    path = Path(path)
+    text = "".join(_pieces(record, "record", 0)) + "\n"  # before any file is touched, for it may refuse
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    with suppress(OSError):  # the rename itself lasts only once the folder is synced; not every system can
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _pieces(value: object, where: str, depth: int) -> Iterator[str]:
+    """JSON with an indent of one, except that a list of plain values stays on one line (json cannot)."""
+    if isinstance(value, Mapping) and value:
+        opening = "{"
+        for key, entry in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{where}: key {key!r} is not a string")
+            yield f"{opening}\n{' ' * (depth + 1)}{json.dumps(key, ensure_ascii=False)}: "
+            yield from _pieces(entry, f"{where}.{key}", depth + 1)
+            opening = ","
+        yield f"\n{' ' * depth}}}"
+    elif isinstance(value, list | tuple) and any(isinstance(one, Mapping | list | tuple) for one in value):
+        opening = "["
+        for index, entry in enumerate(value):
+            yield f"{opening}\n{' ' * (depth + 1)}"
+            yield from _pieces(entry, f"{where}[{index}]", depth + 1)
+            opening = ","
+        yield f"\n{' ' * depth}]"
+    else:
+        # A diverged run shows here first; say where, rather than write what is not JSON.
+        for index, number in enumerate(value if isinstance(value, list | tuple) else [value]):
+            if isinstance(number, float) and not math.isfinite(number):
+                place = f"{where}[{index}]" if isinstance(value, list | tuple) else where
+                raise UserError(f"{place} is {number}: a record holds finite numbers; did training diverge?")
+        yield json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def read_record(path_or_folder: str | Path) -> Record:
+    """Read one record; a folder means the record.json in it."""
+    path = Path(path_or_folder)
+    if path.is_dir():
+        path = path / FILE_NAME
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: no record to read ({error.strerror or error})") from error
+    except ValueError as error:  # not JSON, or not even UTF-8
+        raise UserError(f"{path}: not JSON ({error})") from error
+    if not isinstance(record, dict):
+        raise UserError(f"{path}: not a record (the file holds no JSON object)")
+    if (version := record.get("schema_version", "none")) != SCHEMA_VERSION:
+        raise UserError(f"{path}: schema_version is {version}, this phasezero reads {SCHEMA_VERSION}")
+    for problem in _problems(record, schema(), ""):
+        raise UserError(f"{path}: {problem}")
+    return cast(Record, record)
+
+
+def load_records(paths: Iterable[str | Path]) -> list[Record]:
+    """Read many: each path is a file, a run's folder, or a folder searched for record.json at any depth."""
+    found: dict[Path, None] = {}  # a set in order: a run reached by two paths must not count as two seeds
+    for path in map(Path, paths):
+        if path.is_dir() and not (path / FILE_NAME).exists():
+            inside = sorted(path.rglob(FILE_NAME))
+            if not inside:
+                raise UserError(f"{path}: no {FILE_NAME} in this folder or below it")
+            found.update(dict.fromkeys(one.resolve() for one in inside))
+        else:
+            found[(path / FILE_NAME if path.is_dir() else path).resolve()] = None
+    return [read_record(path) for path in found]
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """record.schema.json, parsed."""
+    text = resources.files("phasezero.results").joinpath("record.schema.json").read_text(encoding="utf-8")
+    return cast(dict[str, Any], json.loads(text))
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "null": (type(None),),
+}
+
+
+def _problems(value: Any, rule: dict[str, Any], where: str) -> Iterator[str]:
+    """Missing keys and wrong kinds, by the schema: what a view would trip over (the tests check it all)."""
+    if "anyOf" in rule:  # in this schema only ever "something or null"
+        rule = {"type": "null"} if value is None else rule["anyOf"][0]
+    if "$ref" in rule:
+        rule = schema()["$defs"][rule["$ref"].rpartition("/")[2]]
+    kinds = rule.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    fits = isinstance(value, tuple(kind for name in kinds for kind in _KINDS[name]))
+    if kinds and (isinstance(value, bool) or not fits):
+        yield f"{where} should be {' or '.join(kinds)}"
+    elif isinstance(value, dict):
+        for key in rule.get("required", []):
+            if key not in value:
+                yield f"missing key {f'{where}.{key}'.lstrip('.')!r}"
+        for key, inner in rule.get("properties", {}).items():
+            if key in value:
+                yield from _problems(value[key], inner, f"{where}.{key}".lstrip("."))
+    elif isinstance(value, list):
+        if len(value) < rule.get("minItems", 0):
+            yield f"{where} is empty"
+        for index, entry in enumerate(value):
+            if isinstance(entry, dict):  # numbers are left alone: a confusion matrix has a million
+                yield from _problems(entry, rule.get("items", {}), f"{where}[{index}]")

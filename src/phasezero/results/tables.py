@@ -1,0 +1,231 @@
+"""Records as tables: one row for the runs that differ only in their seed, beside the published number."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from phasezero.results.metrics import mean_and_deviation
+from phasezero.results.paper import published_classifier, published_for
+from phasezero.results.record import Classifier, Metrics, Record
+
+MOST_PHASES = 8
+"""More columns than this do not fit a terminal; a few are chosen then."""
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ only in their seed."""
+
+    label: str
+    """The runs' name, and what sets them apart from other groups of the same name."""
+    records: tuple[Record, ...]
+
+    @property
+    def seen(self) -> list[int]:
+        """The number of classes seen after each phase."""
+        return [phase["seen_classes"] for phase in self.records[0]["phases"]]
+
+    def accuracies(self, classifier: Classifier) -> list[list[float]] | None:
+        """For each phase, the accuracy of every run; None if a run was not measured with this classifier."""
+        runs = [[phase["accuracy"][classifier] for phase in record["phases"]] for record in self.records]
+        measured = [[value for value in run if value is not None] for run in runs]
+        if any(len(run) != len(self.seen) for run in measured):
+            return None
+        return [list(values) for values in zip(*measured, strict=True)]
+
+    def metrics(self, classifier: Classifier) -> list[Metrics] | None:
+        """The summaries of every run; None if a run was not measured with this classifier."""
+        found = [summary for record in self.records if (summary := record["summary"][classifier]) is not None]
+        return found if len(found) == len(self.records) else None
+
+
+def group_records(records: Iterable[Record]) -> list[Group]:
+    """Group the runs that differ only in seed, in order of first appearance."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(json.dumps(_identity(record), sort_keys=True, default=str), []).append(record)
+    identities = [_identity(runs[0]) for runs in groups.values()]
+    return [
+        Group(_label(identity, identities), tuple(sorted(runs, key=lambda record: record["seed"])))
+        for identity, runs in zip(identities, groups.values(), strict=True)
+    ]
+
+
+def _identity(record: Record) -> dict[str, Any]:
+    # The classes and the phases are facts that a configuration may leave open (a folder that grew, a run
+    # that was stopped), so they stand beside it.
+    return {
+        "name": record["name"],
+        "config": {key: value for key, value in record["config"].items() if key != "seed"},
+        "classes": record["data"]["class_hash"][:8],
+        "phases": [phase["new_classes"] for phase in record["phases"]],
+    }
+
+
+def _label(identity: Mapping[str, Any], identities: Sequence[Mapping[str, Any]]) -> str:
+    """The name; where other groups share it, also the settings in which they differ."""
+    namesakes = [dict(_leaves(other)) for other in identities if other["name"] == identity["name"]]
+    differing = [
+        f"{key.removeprefix('config.')}={value}"
+        for key, value in _leaves(identity)
+        if any(key not in other or other[key] != value for other in namesakes)
+    ]
+    name = str(identity["name"])
+    return f"{name} ({', '.join(differing)})" if differing else name
+
+
+def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def results_table(records: Iterable[Record], *, classifier: Classifier = "head") -> Table:
+    """One row a group, for the terminal."""
+    header, rows = _cells(group_records(records), classifier)
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+    table.caption, table.caption_justify = _caption(classifier), "left"
+    table.add_column(header[0], overflow="fold")
+    for name in header[1:]:
+        # In a narrow terminal these may break before their "±"; no number is cut.
+        breaks = name in ("last", "average", "paper")
+        table.add_column(name, justify="right", no_wrap=not breaks, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell.replace("± ", "±")) for cell in row))  # Text: a [name] is not markup
+    return table
+
+
+def markdown_table(records: Iterable[Record], *, classifier: Classifier = "head") -> str:
+    """The same table as Markdown, ending in a newline."""
+    header, rows = _cells(group_records(records), classifier)
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    escaped = [[cell.replace("|", r"\|") for cell in line] for line in lines]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in escaped)
+    return f"{table}\n{_caption(classifier)}\n"
+
+
+def _caption(classifier: Classifier) -> str:
+    return (
+        f"Accuracy in percent by the number of classes seen ({classifier.replace('_', ' ')} classifier); "
+        "mean ± sample standard deviation over n runs."
+    )
+
+
+def _cells(groups: Sequence[Group], classifier: Classifier) -> tuple[list[str], list[list[str]]]:
+    columns = _phase_columns(groups)
+    header = ["run", "n", *(name for name, _ in columns), "last", "average", "forgetting", "paper"]
+    return header, [_row(group, columns, classifier) for group in groups]
+
+
+PhaseColumn = tuple[str, Callable[[Sequence[int]], int]]
+"""A heading, and which phase it means in a run that has seen these numbers of classes."""
+
+
+def _phase_columns(groups: Sequence[Group]) -> list[PhaseColumn]:
+    """The phases to show: those after which every group had seen equally many classes.
+
+    S=10, 5 and 2 after B=50 meet at 50, 60, ..., 100. Protocols that do not meet show their first and middle
+    phase. The last phase of all has its own column anyway.
+    """
+    common = sorted(set.intersection(*(set(group.seen) for group in groups))) if groups else []
+    if len(common) < 2 and any(len(group.seen) > 1 for group in groups):
+        return [("first", lambda seen: 0), ("middle", lambda seen: len(seen) // 2)]
+    if len(common) > MOST_PHASES:
+        few = MOST_PHASES - 2
+        common = [common[round(i * (len(common) - 1) / (few - 1))] for i in range(few)]
+    if all(group.seen[-1:] == common[-1:] for group in groups):
+        common = common[:-1]
+    return [(str(count), lambda seen, count=count: seen.index(count)) for count in common]  # type: ignore[misc]
+
+
+def _row(group: Group, columns: Sequence[PhaseColumn], classifier: Classifier) -> list[str]:
+    row = [group.label, str(len(group.records))]
+    accuracies, metrics = group.accuracies(classifier), group.metrics(classifier)
+    if accuracies is None or metrics is None:
+        row += [NOTHING] * (len(columns) + 3)
+    else:
+        row += [f"{mean_and_deviation(accuracies[phase(group.seen)])[0]:.2f}" for _, phase in columns]
+        row.append(_spread([run["last_accuracy"] for run in metrics]))
+        row.append(_spread([run["average_incremental_accuracy"] for run in metrics]))
+        losses = [loss for run in metrics if (loss := run["forgetting"]) is not None]
+        row.append(_spread(losses) if losses else NOTHING)
+    return [*row, _paper(group, classifier)]
+
+
+def _spread(values: Sequence[float]) -> str:
+    return plus_minus(*mean_and_deviation(values)[:2])
+
+
+def plus_minus(mean: float, deviation: float | None) -> str:
+    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
+
+
+def _paper(group: Group, classifier: Classifier) -> str:
+    cell = published_for(group.records[0])
+    if cell is None:
+        return NOTHING
+    # iCaRL was published with nearest mean, the rest with the head: say so where the row shows the other.
+    theirs = published_classifier(group.records[0]["method"])
+    suffix = "" if theirs == classifier else f" ({theirs.replace('_', ' ')})"
+    return plus_minus(cell.mean, cell.std) + suffix
+
+
+def comparison_warnings(records: Sequence[Record]) -> list[str]:
+    """What the runs of one table differ in besides the method: each makes their numbers incomparable."""
+    groups = group_records(records)
+    warnings = [
+        warning
+        for what, value in (("data set", _data), ("protocol", _protocol), ("memory", memory_rule))
+        if (warning := _difference(what, groups, value))
+    ]
+    # Of different data sets the classes differ anyway; so look within each.
+    for data in dict.fromkeys(_data(group.records[0]) for group in groups):
+        same = [group for group in groups if _data(group.records[0]) == data]
+        if warning := _difference(f"classes or class order of {data}", same, _classes):
+            warnings.append(warning)
+    for group in groups:
+        seeds = Counter(record["seed"] for record in group.records)
+        if repeated := [str(seed) for seed, times in seeds.items() if times > 1]:
+            warnings.append(f"{group.label}: seed {', '.join(repeated)} counted more than once")
+    return warnings
+
+
+def _difference(what: str, groups: Sequence[Group], value: Callable[[Record], str]) -> str | None:
+    owners: dict[str, list[str]] = {}
+    for group in groups:
+        owners.setdefault(value(group.records[0]), []).append(group.label)
+    if len(owners) < 2:
+        return None
+    return f"runs differ in {what}: " + "; ".join(f"{key} ({', '.join(who)})" for key, who in owners.items())
+
+
+def _data(record: Record) -> str:
+    return record["data"]["name"]
+
+
+def _classes(record: Record) -> str:
+    return f"{record['data']['class_order']}, hash {record['data']['class_hash'][:8]}"
+
+
+def _protocol(record: Record) -> str:
+    first, *later = [phase["new_classes"] for phase in record["phases"]]
+    if len(set(later)) == 1:
+        return f"B={first} S={later[0]}, {len(later) + 1} phases"
+    return "+".join(map(str, [first, *later]))
+
+
+def memory_rule(record: Record) -> str:
+    """The rule as configured: equal counts may come from unequal rules."""
+    return str(record["config"]["protocol"]["memory"])

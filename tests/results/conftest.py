@@ -1,0 +1,96 @@
+"""`make_record`: a complete record of a run that never happened, with known confusion matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from phasezero.results.record import Record, data_record, phase_record, run_record
+
+MakeRecord = Callable[..., Record]
+
+
+def confusion_with(correct: Sequence[int], per_class: int) -> np.ndarray:
+    """Class i has `correct[i]` of `per_class` test images right; the rest are called the next class."""
+    n = len(correct)
+    confusion = np.diag(np.array(correct, dtype=np.int64))
+    for i in range(n):
+        confusion[i, (i + 1) % n] += per_class - correct[i]
+    return confusion
+
+
+def build(
+    *,
+    method: str = "lucir",
+    initial: Sequence[str] = (),
+    data: str = "cifar100",
+    sizes: Sequence[int] = (50, 10, 10, 10, 10, 10),
+    seed: int = 0,
+    per_class: int = 20,
+    class_order: str = "seed1993",
+    name: str | None = None,
+    nearest_mean: bool = False,
+    config: dict[str, Any] | None = None,
+    finished: int | None = None,
+    drop: int = 4,
+) -> Record:
+    """100 test images a class; after phase i every class has 80 + seed - drop * i right."""
+    classes = sum(sizes)
+    phases = []
+    for i in range(finished or len(sizes)):
+        so_far = list(sizes[: i + 1])
+        seen = sum(so_far)
+        right = max(80 + seed - drop * i, 1)
+        phases.append(
+            phase_record(
+                phase_sizes=so_far,
+                confusion=confusion_with([right] * seen, 100),
+                nearest_mean_confusion=confusion_with([right - 1] * seen, 100) if nearest_mean else None,
+                train_images=500 * so_far[-1] + per_class * (seen - so_far[-1]),
+                memory_per_class=[per_class] * seen,
+                loss={"train": [2.5, 1.25], "finetune": [0.5]} if i else {"train": [2.5, 1.25]},
+                seconds={"grow": 0.1, "train": 2.0, "select": 0.2, "evaluate": 0.3, "total": 2.6},
+            )
+        )
+    step = sizes[1] if len(sizes) > 1 else 0
+    term = "".join(f"+{one.partition(':')[0]}" for one in initial)
+    return run_record(
+        name=name or f"{method}{term}/{data}/b{sizes[0]}s{step}",
+        method=method,
+        initial=initial,
+        seed=seed,
+        config=config or {"seed": seed, "protocol": {"memory": f"per_class:{per_class}"}},
+        data=data_record(
+            name=data,
+            class_ids=range(classes),
+            class_names=[f"class {i}" for i in range(classes)],
+            class_order=class_order,
+            class_order_indices=range(classes),
+            train_images=500 * classes,
+            test_images=100 * classes,
+        ),
+        phases=phases,
+        timing={"started": "2026-01-02T03:04:05Z", "seconds_total": 15.6},
+        environment={
+            "phasezero": "0.1.0",
+            "python": "3.11.7",
+            "torch": "2.11.0",
+            "numpy": "2.0.0",
+            "cuda": None,
+            "cudnn": None,
+            "platform": "Linux",
+            "device": "cpu",
+            "device_name": "cpu",
+            "threads": 4,
+            "precision": "fp32",
+            "engine": "eager",
+        },
+    )
+
+
+@pytest.fixture(scope="session")
+def make_record() -> MakeRecord:
+    return build
