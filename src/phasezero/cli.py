@@ -1,0 +1,252 @@
+"""The command `phasezero`. Thin: it reads the words, calls the library, prints what comes back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from phasezero import __version__
+from phasezero.config import RunConfig, load_yaml, parse_assignments, parse_term
+from phasezero.data.catalog import DATA_SETS, default_root
+from phasezero.data.stream import ORDER_NAMES
+from phasezero.engine.trainer import DivergenceError
+from phasezero.errors import UserError
+from phasezero.initial import TERMS
+from phasezero.methods import METHODS
+from phasezero.nets import NETWORKS
+from phasezero.presets import PRESETS, build_config, preset, standard_name
+from phasezero.results.figures import draw_curves
+from phasezero.results.record import load_records
+from phasezero.results.tables import comparison_warnings, markdown_table, results_table
+from phasezero.session import run_all
+
+app = typer.Typer(
+    help="Class-incremental learning that starts right.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+data_app = typer.Typer(help="Data sets: which are there, and getting them.", rich_markup_mode=None)
+app.add_typer(data_app, name="data")
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"phasezero {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def phasezero(
+    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True)] = False,
+) -> None:
+    pass
+
+
+def choose_configs(
+    presets: list[str],
+    config_file: Path | None,
+    data: str | None,
+    method: str | None,
+    initial: list[str],
+    base: int | None,
+    step: int | None,
+    assignments: dict[str, Any],
+) -> list[RunConfig]:
+    """What to run: presets or a file, with overrides; or a method on a data set; or the default pair."""
+    if presets and config_file:
+        raise UserError("give presets or --config, not both")
+    if presets or config_file:
+        if data or method:
+            raise UserError(
+                "--data and --method build a run of their own; leave out the preset (or --config)"
+            )
+        configs = [load_yaml(config_file)] if config_file else [preset(name) for name in presets]
+        if base is not None:
+            assignments = {"protocol.base": base, **assignments}
+        if step is not None:
+            assignments = {"protocol.step": step, **assignments}
+        if initial:
+            configs = [replace(config, initial=chosen_terms(initial)) for config in configs]
+    else:
+        # With neither a method nor a term named: the comparison that the paper is about.
+        choices = [initial] if method or initial else [[], ["cwd"]]
+        wanted = [[text for text in choice if text != "none"] for choice in choices]
+        configs = [
+            build_config(method or "lucir", data or "glyphs", initial=terms, base=base, step=step)
+            for terms in wanted
+        ]
+    changed = [config.override(assignments) for config in configs]
+    return [replace(config, name=standard_name(config)) for config in changed]
+
+
+def chosen_terms(texts: list[str]) -> tuple[Any, ...]:
+    return tuple(parse_term(text) for text in texts if text != "none")
+
+
+def parse_seeds(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise UserError(f"--seeds {text!r}: write whole numbers separated by commas, such as 0,1,2")
+    seeds = [int(part) for part in parts]
+    if len(set(seeds)) != len(seeds):
+        raise UserError(f"--seeds {text!r}: a seed is named twice; the same run twice is not a second sample")
+    return seeds
+
+
+@app.command()
+def run(
+    presets: Annotated[list[str] | None, typer.Argument(metavar="[PRESET]...")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="glyphs, cifar100, imagenet100-cwd, folder:PATH, ...")
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="The method; see phasezero list.")] = None,
+    initial: Annotated[
+        list[str] | None, typer.Option(help="A phase-0 term with its weight, cwd:0.5; none; may be repeated.")
+    ] = None,
+    base: Annotated[int | None, typer.Option(help="B: classes of phase 0.")] = None,
+    step: Annotated[int | None, typer.Option(help="S: classes of each later phase.")] = None,
+    memory: Annotated[str | None, typer.Option(help="per_class:20 or total:2000.")] = None,
+    class_order: Annotated[str | None, typer.Option(help="seed1993, natural, podnet-1, ...")] = None,
+    seeds: Annotated[str, typer.Option(help="One run for each: 0,1,2.")] = "0",
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs of every phase; rate drops move with it.")
+    ] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, fp32, tf32, bf16.")] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, eager, captured, compiled.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Where data sets are; else $PHASEZERO_DATA, ./data.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write to; else runs/<date and time>.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A configuration as YAML, instead of a preset.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, training.first.lr=0.2.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace records that are there.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
+) -> None:
+    """Train, phase by phase. Without a preset: LUCIR and LUCIR+CwD on the embedded glyphs."""
+    named = {
+        "protocol.memory": memory,
+        "protocol.class_order": class_order,
+        "engine.precision": precision,
+        "engine.engine": engine,
+        "engine.device": device,
+    }
+    assignments: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+    assignments |= parse_assignments(settings or [])
+    configs = choose_configs(presets or [], config, data, method, initial or [], base, step, assignments)
+    if epochs is not None:
+        configs = [with_epochs(one, epochs) for one in configs]
+    jobs = [replace(one, seed=seed) for one in configs for seed in parse_seeds(seeds)]
+    if dry_run:
+        print("---\n".join(job.to_yaml() for job in jobs), end="")
+        return
+    written = run_all(jobs, root=root, out=out, overwrite=overwrite, console=Console())
+    print_results([written.folder], classifier="head")
+    for label, path in written.paths.items():
+        Console(soft_wrap=True).print(f"{label:>8}: {path}", markup=False, highlight=False)
+
+
+def with_epochs(config: RunConfig, epochs: int) -> RunConfig:
+    """Longer or shorter training of the same shape."""
+    first, later = (s.stretched(epochs) for s in (config.training.first, config.training.later))
+    return replace(config, training=replace(config.training, first=first, later=later))
+
+
+@app.command("list")
+def list_names(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
+    """Methods, phase-0 terms, data sets, networks, class orders and presets, by name."""
+    names = {
+        "methods": list(METHODS),
+        "initial": list(TERMS),
+        "data": list(DATA_SETS),
+        "networks": list(NETWORKS),
+        "class_orders": list(ORDER_NAMES),
+        "presets": list(PRESETS),
+    }
+    if as_json:
+        print(json.dumps(names, indent=1))
+        return
+    for kind, entries in names.items():
+        print(f"{kind}:")
+        for name in entries:
+            print(f"  {name}")
+
+
+def print_results(paths: list[Path], classifier: str) -> None:
+    records = load_records(paths)
+    chosen: Any = "nearest_mean" if classifier == "nearest_mean" else "head"
+    console = Console()
+    console.print(results_table(records, classifier=chosen))
+    for warning in comparison_warnings(records):
+        console.print(f"warning: {warning}", markup=False, highlight=False)
+
+
+@app.command()
+def show(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Record files, or folders of runs.")],
+    nearest_mean: Annotated[bool, typer.Option("--nearest-mean", help="That classifier's numbers.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
+    figure: Annotated[Path | None, typer.Option(help="Draw the curves: .png, .svg or .pdf.")] = None,
+) -> None:
+    """Tables (and a picture) of finished runs."""
+    classifier: Any = "nearest_mean" if nearest_mean else "head"
+    if markdown:
+        print(markdown_table(load_records(runs), classifier=classifier))
+    else:
+        print_results(runs, classifier)
+    if figure is not None:
+        draw_curves(load_records(runs), figure, classifier=classifier)
+
+
+@data_app.callback(invoke_without_command=True)
+def data_sets(
+    context: typer.Context,
+    root: Annotated[Path | None, typer.Option(help="Where to look; else $PHASEZERO_DATA, ./data.")] = None,
+) -> None:
+    """Which data sets there are, and whether their files are found."""
+    if context.invoked_subcommand:
+        return
+    where = root or default_root()
+    table = Table("name", "found", "what it is", box=None)
+    for name in DATA_SETS:
+        found = "" if name == "folder" else "yes" if DATA_SETS[name].present(where) else "no"
+        table.add_row(name, found, DATA_SETS[name].summary)
+    Console().print(table)
+    print(f"looked in {where}; get one with: phasezero data get cifar100 --root {where}")
+
+
+@data_app.command("get")
+def data_get(
+    name: Annotated[str, typer.Argument(help="cifar100")],
+    root: Annotated[Path | None, typer.Option(help="Where to put it; else $PHASEZERO_DATA, ./data.")] = None,
+) -> None:
+    """Download a data set from its official home, verified."""
+    data_set = DATA_SETS[name]
+    if data_set.download is None:
+        raise UserError(f"data set {name!r} cannot be downloaded: {data_set.summary}")
+    data_set.download(root or default_root())
+
+
+def main() -> None:
+    """Errors for people: a message and an exit code, no traceback for a user's mistake."""
+    try:
+        app()
+    except UserError as error:
+        print(f"phasezero: {error}", file=sys.stderr)
+        sys.exit(2)
+    except DivergenceError as error:
+        print(f"phasezero: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("phasezero: stopped; finished runs are kept", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,1 @@
+"""The engine: the one trainer, its steps, and where they run."""

@@ -1,0 +1,74 @@
+"""Where and in which precision a run is computed; settles what the configuration left on `auto`."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from phasezero.config import Engine
+from phasezero.errors import UserError
+from phasezero.nets import IncrementalModel
+
+
+@dataclass(frozen=True)
+class Device:
+    torch: torch.device
+    precision: str
+    engine: str
+
+    @classmethod
+    def choose(cls, wanted: Engine) -> Device:
+        """bf16, captured on a GPU; float32, eager elsewhere; or what was asked for, if it can be had."""
+        name = wanted.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            device = torch.device(name)
+        except RuntimeError:
+            raise UserError(f"engine.device: {name!r} is no device; use auto, cpu, cuda or cuda:1") from None
+        on_gpu = device.type == "cuda"
+        if on_gpu and not torch.cuda.is_available():
+            raise UserError("engine.device: no CUDA device is available here; use --device cpu")
+        engine = wanted.engine
+        if engine == "auto":
+            engine = "captured" if on_gpu else "eager"
+        if engine != "eager" and not on_gpu:
+            raise UserError(f"engine.engine: {engine!r} needs a CUDA device; use --engine eager")
+        precision = wanted.precision
+        if precision == "auto":
+            precision = "bf16" if on_gpu else "fp32"
+        if precision == "tf32" and not on_gpu:
+            raise UserError("engine.precision: 'tf32' needs a CUDA device; use fp32 or bf16")
+        return cls(device, precision, engine)
+
+    @property
+    def description(self) -> str:
+        if self.torch.type == "cuda":
+            return torch.cuda.get_device_name(self.torch)
+        return platform.processor() or platform.machine()
+
+    def place(self, model: IncrementalModel) -> IncrementalModel:
+        """The model on the device, its convolutions channels-last (faster on CPUs and tensor cores alike)."""
+        model.half_precision = torch.bfloat16 if self.precision == "bf16" else None
+        return model.to(device=self.torch, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+    def synchronize(self) -> None:
+        if self.torch.type == "cuda":
+            torch.cuda.synchronize(self.torch)
+
+    @contextlib.contextmanager
+    def settings(self) -> Iterator[None]:
+        """cuDNN's and the matrix units' switches for the time of a run; matrix products stay in float32."""
+        backends = torch.backends
+        before = (backends.cudnn.benchmark, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32)
+        backends.cudnn.benchmark = True
+        backends.cudnn.allow_tf32 = self.precision != "fp32"
+        backends.cuda.matmul.allow_tf32 = False
+        try:
+            yield
+        finally:
+            backends.cudnn.benchmark, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32 = before

@@ -1,0 +1,68 @@
+"""Looking at a trained model: features of images, and both classifiers' answers on the test images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from phasezero.data.loader import ImageSource
+from phasezero.nets import IncrementalModel, Output
+
+Labels = npt.NDArray[np.int64]
+
+
+class Predictions(NamedTuple):
+    truth: Labels
+    head: Labels
+    nearest_mean: Labels | None
+    """None where there are no exemplars to take means of."""
+
+
+def observe(
+    model: IncrementalModel,
+    source: ImageSource,
+    indices: Tensor,
+    batch_size: int,
+    take: Callable[[Output], Tensor],
+) -> Tensor:
+    """`take` of the model's output on each image (test view, evaluation mode), in the order given."""
+    was_training = model.training
+    model.eval()
+    with torch.inference_mode():
+        batches = source.test_batches(indices, batch_size)
+        parts = [take(model(source.prepare(ticket)[0])) for ticket in batches]
+    model.train(was_training)
+    return torch.cat(parts)
+
+
+def pooled_features(model: IncrementalModel, source: ImageSource, indices: Tensor, batch_size: int) -> Tensor:
+    return observe(model, source, indices, batch_size, lambda output: output.features)
+
+
+def exemplar_means(features: Tensor, counts: Sequence[int]) -> Tensor:
+    """iCaRL's class means: of the exemplars' unit features [sum of counts, d], made unit again."""
+    means = [part.mean(0) for part in F.normalize(features, dim=1).split(list(counts))]
+    return F.normalize(torch.stack(means), dim=1)
+
+
+def evaluate(
+    model: IncrementalModel, source: ImageSource, indices: Tensor, batch_size: int, means: Tensor | None
+) -> Predictions:
+    """The head's answer is its largest logit; nearest-mean's the class mean nearest to the unit feature."""
+
+    def answers(output: Output) -> Tensor:
+        head = output.logits.argmax(1)
+        if means is None:
+            return head[:, None]
+        # Between unit vectors the nearest is the one with the largest product.
+        nearest = (F.normalize(output.features, dim=1) @ means.T).argmax(1)
+        return torch.stack([head, nearest], 1)
+
+    columns = observe(model, source, indices, batch_size, answers).cpu().numpy().T
+    return Predictions(source.labels[indices].numpy(), columns[0], columns[1] if means is not None else None)

@@ -1,0 +1,113 @@
+"""One training step, run as it is (eager) or captured once as a CUDA graph and replayed.
+
+The whole step is one function of a ticket: prepare the batch, forward, teacher, loss, backward, optimiser.
+Captured, it costs one launch and never waits for the host. Each batch size has its own graph (the epoch's
+last batch is smaller); the learning rate lives in a tensor, so that it moves without a new capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from phasezero.data.loader import ImageSource, Ticket
+from phasezero.methods.base import Batch, Loss, Stage
+from phasezero.nets import IncrementalModel
+
+
+class StepProgram:
+    """What a step does, whoever runs it. Sums the losses on the device, to be read once an epoch."""
+
+    def __init__(
+        self,
+        model: IncrementalModel,
+        teacher: IncrementalModel | None,
+        loss: Loss,
+        stage: Stage,
+        source: ImageSource,
+        device: torch.device,
+    ) -> None:
+        self.model, self.teacher, self.loss, self.source = model, teacher, loss, source
+        self.learning_rate = torch.tensor(stage.schedule.lr, device=device)
+        self.optimizer = torch.optim.SGD(
+            stage.parameters,
+            lr=self.learning_rate,
+            momentum=stage.schedule.momentum,
+            weight_decay=stage.schedule.weight_decay,
+            fused=True,
+        )
+        for parameter in stage.parameters:
+            # Zero momentum gives the same first step as none, and leaves no first-step branch to capture.
+            self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        self.loss_sum = torch.zeros((), device=device, dtype=torch.float64)
+
+    def run(self, ticket: Ticket) -> None:
+        images, labels = self.source.prepare(ticket)
+        output = self.model(images)
+        teacher_output = None
+        if self.teacher is not None:
+            with torch.no_grad():
+                teacher_output = self.teacher(images)
+        loss = self.loss(Batch(images, labels, output, teacher_output))
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        self.loss_sum += loss.detach() * len(labels)
+
+    def state(self) -> list[Tensor]:
+        """Every tensor that a step changes."""
+        momentum = [entry["momentum_buffer"] for entry in self.optimizer.state.values()]
+        return [*self.model.parameters(), *self.model.buffers(), *momentum, self.loss_sum]
+
+
+class CapturedStep:
+    """Replays a program as CUDA graphs, one for each batch shape it meets."""
+
+    WARM_UP = 3  # runs before a capture: cuDNN picks its algorithms, libraries allocate their workspaces
+
+    def __init__(self, program: StepProgram) -> None:
+        self.program = program
+        self.graphs: dict[tuple[torch.Size, ...], tuple[torch.cuda.CUDAGraph, Ticket]] = {}
+
+    def __call__(self, ticket: Ticket) -> None:
+        shape = tuple(part.shape for part in ticket)
+        if shape not in self.graphs:
+            self.graphs[shape] = self._capture(ticket)
+        graph, inputs = self.graphs[shape]
+        for own, given in zip(inputs, ticket, strict=True):
+            own.copy_(given)
+        graph.replay()
+
+    def _capture(self, ticket: Ticket) -> tuple[torch.cuda.CUDAGraph, Ticket]:
+        inputs = tuple(part.clone() for part in ticket)
+        # Warming up trains: what it changes is put back, so that a captured run equals an eager one.
+        before = [tensor.detach().clone() for tensor in self.program.state()]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(self.WARM_UP):
+                self.program.run(inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        with torch.no_grad():
+            for tensor, saved in zip(self.program.state(), before, strict=True):
+                tensor.copy_(saved)
+        self.program.optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.program.run(inputs)
+        return graph, inputs
+
+
+def make_step(program: StepProgram, engine: str) -> Callable[[Ticket], None]:
+    return program.run if engine == "eager" else CapturedStep(program)
+
+
+def only_these_train(model: nn.Module, parameters: list[nn.Parameter]) -> list[tuple[nn.Parameter, bool]]:
+    """Switches gradients on for `parameters` alone; returns what to set back."""
+    chosen = {id(parameter) for parameter in parameters}
+    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    for parameter, _ in before:
+        parameter.requires_grad_(id(parameter) in chosen)
+    return before
