@@ -16,7 +16,7 @@ from phasezero import __version__
 from phasezero.config import RunConfig, load_yaml, parse_assignments, parse_term
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
-from phasezero.engine.trainer import DivergenceError
+from phasezero.engine.passes import DivergenceError
 from phasezero.errors import UserError
 from phasezero.initial import TERMS
 from phasezero.methods import METHODS
@@ -131,6 +131,7 @@ def run(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, training.first.lr=0.2.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace records that are there.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
 ) -> None:
     """Train, phase by phase. Without a preset: LUCIR and LUCIR+CwD on the embedded glyphs."""
@@ -150,7 +151,7 @@ def run(
     if dry_run:
         print("---\n".join(job.to_yaml() for job in jobs), end="")
         return
-    written = run_all(jobs, root=root, out=out, overwrite=overwrite, console=Console())
+    written = run_all(jobs, root=root, out=out, overwrite=overwrite, resume=resume, console=Console())
     print_results([written.folder], classifier="head")
     for label, path in written.paths.items():
         Console(soft_wrap=True).print(f"{label:>8}: {path}", markup=False, highlight=False)

@@ -14,6 +14,7 @@ from phasezero._version import __version__
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
+from phasezero.engine.checkpoint import load_checkpoint, save_checkpoint
 from phasezero.engine.device import Device
 from phasezero.engine.trainer import Listener, PhaseResult, Trainer
 from phasezero.results.metrics import confusion_matrix
@@ -34,14 +35,27 @@ def run(
     root: str | Path | None = None,
     data: ImageData | None = None,
     listener: Listener | None = None,
+    checkpoint: Path | None = None,
 ) -> Record:
-    """Trains all phases and returns the record. `data` spares loading what the caller has already."""
+    """Trains all phases and returns the record. `data` spares loading what the caller has already.
+
+    With a `checkpoint` file each finished phase is kept there, and a run that finds one goes on from it.
+    """
     started, clock = datetime.datetime.now(datetime.UTC), time.perf_counter()
     data = data or load_data(config.protocol.data, root)
     trainer = Trainer(config, data, listener)
-    results = trainer.run()
+    phases: list[PhaseRecord] = []
+    if checkpoint is not None and checkpoint.exists():
+        saved = load_checkpoint(checkpoint, config)
+        phases, clock = list(saved.phases), clock - saved.seconds
+        if len(phases) < len(trainer.stream.phases):
+            trainer.restore(len(phases), saved.model, saved.exemplars)
+    if len(phases) < len(trainer.stream.phases):
+        for result in trainer.run():
+            phases.append(_phase_record(result, trainer.stream.sizes[: result.phase.index + 1]))
+            if checkpoint is not None:
+                save_checkpoint(checkpoint, config, trainer, phases, time.perf_counter() - clock)
     order = trainer.stream.order
-    sizes = trainer.stream.sizes
     return run_record(
         name=config.name or f"{config.label}/{config.protocol.data}",
         method=config.method.name,
@@ -57,7 +71,7 @@ def run(
             train_images=sum(map(len, trainer.train_by_class)),
             test_images=sum(map(len, trainer.test_by_class)),
         ),
-        phases=[_phase_record(result, sizes[: result.phase.index + 1]) for result in results],
+        phases=phases,
         timing=Timing(
             started=started.isoformat(timespec="seconds"), seconds_total=time.perf_counter() - clock
         ),

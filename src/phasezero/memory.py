@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,27 +83,27 @@ class ExemplarMemory:
         """All exemplars, class after class."""
         return torch.cat(self.by_class) if self.by_class else torch.empty(0, dtype=torch.long)
 
-    def update(
+    def choose(
         self,
-        new_classes: list[Tensor],
+        kept: Sequence[Tensor],
+        new: Sequence[Tensor],
         features_of: Callable[[Tensor], Tensor],
-        generator: torch.Generator,
-    ) -> None:
-        """Shrinks what is kept to the new quota, then chooses from `new_classes` (indices of each)."""
-        quota = self.rule.quota(len(self.by_class) + len(new_classes))
-        self.by_class = [indices[:quota] for indices in self.by_class]
-        counts = [min(quota, len(indices)) for indices in new_classes]
+        rng: torch.Generator,
+    ) -> list[Tensor]:
+        """Exemplars of all classes: `kept` cut to the quota, and as many of each class of `new` (indices)."""
+        quota = self.rule.quota(len(kept) + len(new))
+        counts = [min(quota, len(indices)) for indices in new]
         if self.selection == "random":
-            for indices, count in zip(new_classes, counts, strict=True):
-                shuffled = torch.randperm(len(indices), generator=generator)
-                self.by_class.append(indices[shuffled[:count]])
+            shuffled = [indices[torch.randperm(len(indices), generator=rng)] for indices in new]
+            chosen = [indices[:count] for indices, count in zip(shuffled, counts, strict=True)]
         elif quota:
-            self.by_class.extend(self._herd_chunked(new_classes, counts, features_of))
+            chosen = self._herd_chunked(new, counts, features_of)
         else:
-            self.by_class.extend(indices[:0] for indices in new_classes)
+            chosen = [indices[:0] for indices in new]
+        return [*(indices[:quota] for indices in kept), *chosen]
 
     def _herd_chunked(
-        self, classes: list[Tensor], counts: list[int], features_of: Callable[[Tensor], Tensor]
+        self, classes: Sequence[Tensor], counts: Sequence[int], features_of: Callable[[Tensor], Tensor]
     ) -> list[Tensor]:
         chosen: list[Tensor] = []
         position = 0

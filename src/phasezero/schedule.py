@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from phasezero.errors import UserError
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """SGD with momentum and a step decay; the defaults are the paper's for CIFAR100 (Sec. 4)."""
+    """SGD with momentum; the defaults are the paper's for CIFAR100 (Sec. 4)."""
 
     epochs: int = 160
     lr: float = 0.1
+    shape: Literal["step", "cosine"] = "step"
     milestones: tuple[int, ...] = (80, 120)
     decay: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 5e-4  # on everything: BatchNorm, the scale and the class weights too
     batch_size: int = 128
+    shift: int = 0  # epoch e runs at the rate of e + shift: -1 in PODNet's code, +1 in AANets' code
 
     def __post_init__(self) -> None:
         if self.epochs < 0 or self.batch_size < 1:
@@ -28,7 +32,10 @@ class Schedule:
             raise UserError(f"schedule: lr must be above zero, got {self.lr}")
 
     def lr_at(self, epoch: int) -> float:
-        """Epochs count from 0; the rate drops from the epoch named by a milestone on."""
+        """Epochs count from 0. Step: the rate drops from the epoch named by a milestone on; cosine: to 0."""
+        epoch = max(epoch + self.shift, 0)
+        if self.shape == "cosine":
+            return self.lr * (1 + math.cos(math.pi * min(epoch / max(self.epochs, 1), 1))) / 2
         return self.lr * self.decay ** sum(epoch >= milestone for milestone in self.milestones)
 
     def stretched(self, epochs: int) -> Schedule:

@@ -19,7 +19,7 @@ from phasezero.errors import UserError
 from phasezero.experiment import run
 from phasezero.progress import RunProgress, make_progress
 from phasezero.results.figures import draw_curves
-from phasezero.results.record import FILE_NAME, Record, write_record
+from phasezero.results.record import FILE_NAME, Record, read_record, write_record
 from phasezero.results.tables import markdown_table
 
 
@@ -38,16 +38,18 @@ def run_all(
     root: Path | None = None,
     out: Path | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     console: Console | None = None,
 ) -> Written:
     """Runs each configuration and writes record and configuration of each, then a table and a picture of all.
 
     Everything that can be wrong with the input is found before the first epoch; then nothing is left behind.
+    With `resume`, finished runs are kept as they are and a stopped one goes on after its last finished phase.
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     targets = [folder / slug(job.name) / f"seed{job.seed}" for job in jobs]
-    refuse_clashes(targets, overwrite)
+    refuse_clashes(targets, allowed=overwrite or resume)
     data = {name: load_data(name, root) for name in {job.protocol.data for job in jobs}}
     for job in jobs:
         check(job, data[job.protocol.data])
@@ -57,10 +59,16 @@ def run_all(
         with make_progress(console) as progress:
             for number, (job, target) in enumerate(zip(jobs, targets, strict=True), start=1):
                 listener = RunProgress(progress, job, f"[{number}/{len(jobs)}]")
-                record = run(job, data=data[job.protocol.data], listener=listener)
+                if resume and (target / FILE_NAME).exists():
+                    record = read_record(target)
+                else:
+                    checkpoint = target / "checkpoint.safetensors"
+                    if not resume:
+                        checkpoint.unlink(missing_ok=True)
+                    record = run(job, data=data[job.protocol.data], listener=listener, checkpoint=checkpoint)
+                    write_record(target / FILE_NAME, record)
+                    (target / "config.yaml").write_text(job.to_yaml())
                 listener.finished()
-                write_record(target / FILE_NAME, record)
-                (target / "config.yaml").write_text(job.to_yaml())
                 written.records.append(record)
                 written.paths[f"run {number}"] = target / FILE_NAME
         written.paths |= write_views(folder, written.records)
@@ -79,13 +87,15 @@ def slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9+._-]+", "-", name).strip("-.") or "run"
 
 
-def refuse_clashes(targets: Sequence[Path], overwrite: bool) -> None:
+def refuse_clashes(targets: Sequence[Path], *, allowed: bool) -> None:
     if len(set(targets)) != len(targets):
         twice = next(target for target in targets if list(targets).count(target) > 1)
         raise UserError(f"two runs would write to {twice}; give them different names or seeds")
     there = [target for target in targets if (target / FILE_NAME).exists()]
-    if there and not overwrite:
-        raise UserError(f"{there[0]} holds a record already; choose another --out, or say --overwrite")
+    if there and not allowed:
+        raise UserError(
+            f"{there[0]} holds a record already; choose another --out, or say --overwrite or --resume"
+        )
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from phasezero.data.loader import ImageSource, Ticket
 from phasezero.methods.base import Batch, Loss, Stage
@@ -30,6 +30,7 @@ class StepProgram:
         device: torch.device,
     ) -> None:
         self.model, self.teacher, self.loss, self.source = model, teacher, loss, source
+        self.clamp = stage.clamp_gradients
         self.learning_rate = torch.tensor(stage.schedule.lr, device=device)
         self.optimizer = torch.optim.SGD(
             stage.parameters,
@@ -41,6 +42,9 @@ class StepProgram:
         for parameter in stage.parameters:
             # Zero momentum gives the same first step as none, and leaves no first-step branch to capture.
             self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        accumulated = {id(parameter) for parameter in stage.accumulate}
+        self.accumulated = list(stage.accumulate)
+        self.fresh = [parameter for parameter in stage.parameters if id(parameter) not in accumulated]
         self.loss_sum = torch.zeros((), device=device, dtype=torch.float64)
 
     def run(self, ticket: Ticket) -> None:
@@ -51,15 +55,21 @@ class StepProgram:
             with torch.no_grad():
                 teacher_output = self.teacher(images)
         loss = self.loss(Batch(images, labels, output, teacher_output))
-        self.optimizer.zero_grad(set_to_none=True)
+        for parameter in self.fresh:
+            parameter.grad = None
         loss.backward()
+        if self.clamp is not None:
+            gradients = [parameter.grad for parameter in self.fresh if parameter.grad is not None]
+            torch._foreach_clamp_min_(gradients, -self.clamp)
+            torch._foreach_clamp_max_(gradients, self.clamp)
         self.optimizer.step()
         self.loss_sum += loss.detach() * len(labels)
 
     def state(self) -> list[Tensor]:
         """Every tensor that a step changes."""
         momentum = [entry["momentum_buffer"] for entry in self.optimizer.state.values()]
-        return [*self.model.parameters(), *self.model.buffers(), *momentum, self.loss_sum]
+        sums = [parameter.grad for parameter in self.accumulated if parameter.grad is not None]
+        return [*self.model.parameters(), *self.model.buffers(), *momentum, *sums, self.loss_sum]
 
 
 class CapturedStep:
@@ -93,7 +103,6 @@ class CapturedStep:
         with torch.no_grad():
             for tensor, saved in zip(self.program.state(), before, strict=True):
                 tensor.copy_(saved)
-        self.program.optimizer.zero_grad(set_to_none=True)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self.program.run(inputs)
@@ -102,12 +111,3 @@ class CapturedStep:
 
 def make_step(program: StepProgram, engine: str) -> Callable[[Ticket], None]:
     return program.run if engine == "eager" else CapturedStep(program)
-
-
-def only_these_train(model: nn.Module, parameters: list[nn.Parameter]) -> list[tuple[nn.Parameter, bool]]:
-    """Switches gradients on for `parameters` alone; returns what to set back."""
-    chosen = {id(parameter) for parameter in parameters}
-    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    for parameter, _ in before:
-        parameter.requires_grad_(id(parameter) in chosen)
-    return before

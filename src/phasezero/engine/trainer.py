@@ -1,9 +1,9 @@
-"""The trainer: the only loop. Phases, their stages, their epochs, their batches; then memory and evaluation."""
+"""The trainer: the only loop. Phases, their stages, the stages' epochs; then memory and evaluation."""
 
 from __future__ import annotations
 
-import math
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from phasezero.data.loader import ImageSource, make_source
 from phasezero.data.stream import ClassStream, Phase, make_stream
 from phasezero.engine.device import Device
 from phasezero.engine.evaluate import Predictions, evaluate, exemplar_means, pooled_features
-from phasezero.engine.step import StepProgram, make_step, only_these_train
+from phasezero.engine.passes import StagePass, refuse_divergence
 from phasezero.errors import UserError
 from phasezero.initial import TERMS
 from phasezero.memory import ExemplarMemory, MemoryRule
@@ -25,10 +25,6 @@ from phasezero.methods import METHODS, Batch, Stage
 from phasezero.methods.base import Loss
 from phasezero.nets import NETWORKS, IncrementalModel
 from phasezero.seeding import derive_seed, generator
-
-
-class DivergenceError(RuntimeError):
-    """Training produced a loss that is not a number, or far beyond reason."""
 
 
 class Listener(Protocol):
@@ -77,6 +73,8 @@ def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device]:
 
 
 class Trainer:
+    """One run's state between phases: the model, its teacher, the exemplars."""
+
     def __init__(self, config: RunConfig, data: ImageData, listener: Listener | None = None) -> None:
         self.config = config
         self.listener = listener
@@ -101,73 +99,75 @@ class Trainer:
             model = IncrementalModel(backbone, self.method.make_head(backbone.feature_size))
         self.model = self.device.place(model)
         self.teacher: IncrementalModel | None = None
+        self.phases_done = 0
 
-    # ---- the loop -------------------------------------------------------------------------------------
+    def restore(self, phases_done: int, model: Mapping[str, Tensor], exemplars: Sequence[Tensor]) -> None:
+        """Puts back what a finished phase left: `run` then goes on with the next."""
+        for phase in self.stream.phases[:phases_done]:
+            self.method.grow(self.model, phase, generator(self.config.seed, "head", phase.index))
+        self.model.load_state_dict(model)
+        self.memory.by_class = list(exemplars)
+        if self.method.needs_teacher:
+            self.teacher = self.model.teacher_copy()
+        self.phases_done = phases_done
 
-    def run(self) -> list[PhaseResult]:
+    def run(self) -> Iterator[PhaseResult]:
+        """The phases that are left, one result after the other."""
         if self.listener:
             self.listener.started(len(self.stream.phases), self._total_images())
-        results = []
-        with self.device.settings():
-            for phase in self.stream.phases:
+        for phase in self.stream.phases[self.phases_done :]:
+            with self.device.settings():
                 result = self._run_phase(phase)
-                results.append(result)
-                if self.listener:
-                    self.listener.phase(result)
-        return results
+            if self.listener:
+                self.listener.phase(result)
+            yield result
 
     def _run_phase(self, phase: Phase) -> PhaseResult:
         clock = _Clock(self.device)
-        seed = self.config.seed
-        self.method.grow(self.model, phase, self, generator(seed, "head", phase.index))
+        images = _PhaseView(self, phase)
+        self.method.grow(self.model, phase, generator(self.config.seed, "head", phase.index))
+        self.method.begin(self.model, phase, images)
         clock.lap("grow")
 
-        new_classes = self.train_by_class[phase.old : phase.seen]
-        phase_indices = torch.cat([*new_classes, self.memory.indices()])
-        kept = list(self.memory.by_class)
         schedule = self.config.training.later if phase.index else self.config.training.first
-        losses = {}
+        losses, train_images = {}, 0
         for stage in self.method.stages(self.model, phase, schedule):
-            if stage.data == "exemplars":
-                self._select(phase, kept)
-            indices = phase_indices if stage.data == "phase" else self.memory.indices()
-            losses[stage.name] = self._run_stage(stage, phase, indices)
+            indices = stage.images(images)
+            train_images = train_images or len(indices)
+            losses[stage.name] = self._run_stage(stage, phase, images, indices)
             clock.lap(stage.name)
 
-        self._select(phase, kept)
+        self.memory.by_class = list(images.choose_exemplars())
         clock.lap("select")
-        self.teacher = self.model.teacher_copy()
+        if self.method.needs_teacher:
+            self.teacher = self.model.teacher_copy()
         predictions = self._evaluate(phase)
         clock.lap("evaluate")
-        return PhaseResult(
-            phase, len(phase_indices), predictions, self.memory.counts(), losses, clock.seconds()
-        )
+        return PhaseResult(phase, train_images, predictions, self.memory.counts(), losses, clock.seconds())
 
-    def _run_stage(self, stage: Stage, phase: Phase, indices: Tensor) -> list[float]:
-        schedule = stage.schedule
-        gradients_before = only_these_train(self.model, list(stage.parameters))
-        self.model.train(stage.batch_statistics)
-        if self.device.engine == "compiled":
-            self.model.compile_backbone(schedule.batch_size)
-        loss = self._with_initial_terms(stage.loss, phase)
-        program = StepProgram(self.model, self.teacher, loss, stage, self.train, self.device.torch)
-        step = make_step(program, self.device.engine)
+    def _run_stage(self, stage: Stage, phase: Phase, images: _PhaseView, indices: Tensor) -> list[float]:
+        main = self._make_pass(stage, phase, indices)
+        inner = stage.each_epoch
+        follower = self._make_pass(inner, phase, inner.images(images)) if inner else None
         mean_losses = []
-        for epoch in range(schedule.epochs):
-            program.learning_rate.fill_(schedule.lr_at(epoch))
-            program.loss_sum.zero_()
-            rng = generator(self.config.seed, "batches", phase.index, stage.name, epoch)
-            for ticket in self.train.train_batches(indices, schedule.batch_size, rng):
-                step(ticket)
-            mean_loss = float(program.loss_sum) / len(indices)  # the epoch's only wait for the device
-            self._refuse_divergence(mean_loss, phase, stage, epoch)
-            mean_losses.append(mean_loss)
+        for epoch in range(stage.schedule.epochs):
+            for one in (main, follower) if follower else (main,):
+                rng = generator(self.config.seed, "batches", phase.index, one.stage.name, epoch)
+                loss = one.epoch(epoch, rng)
+                where = f"phase {phase.index}, stage {one.stage.name!r}, epoch {epoch}"
+                refuse_divergence(loss, self.config.engine.loss_limit, where, one.stage)
+                if one is main:
+                    mean_losses.append(loss)
             if self.listener:
-                self.listener.epoch(phase, stage.name, epoch, schedule.epochs, mean_loss, len(indices))
-        for parameter, wanted in gradients_before:
-            parameter.requires_grad_(wanted)
-            parameter.grad = None
+                epochs = stage.schedule.epochs
+                self.listener.epoch(phase, stage.name, epoch, epochs, mean_losses[-1], len(indices))
+        for one in (main, follower) if follower else (main,):
+            one.close()
         return mean_losses
+
+    def _make_pass(self, stage: Stage, phase: Phase, indices: Tensor) -> StagePass:
+        loss = self._with_initial_terms(stage.loss, phase)
+        return StagePass(stage, loss, self.model, self.teacher, self.train, indices, self.device)
 
     def _with_initial_terms(self, loss: Loss, phase: Phase) -> Loss:
         """Phase 0: the method's loss plus each configured term."""
@@ -180,19 +180,20 @@ class Trainer:
 
         return total if terms else loss
 
-    def _refuse_divergence(self, loss: float, phase: Phase, stage: Stage, epoch: int) -> None:
-        if math.isfinite(loss) and loss <= self.config.engine.loss_limit:
-            return
-        raise DivergenceError(
-            f"training diverged: the mean loss of phase {phase.index}, stage {stage.name!r}, epoch {epoch} is "
-            f"{loss:g}; lower the learning rate (training.{'later' if phase.index else 'first'}.lr is "
-            f"{stage.schedule.lr:g}) or a term's weight, or try --precision fp32"
-        )
+    def _evaluate(self, phase: Phase) -> Predictions:
+        counts = self.memory.counts()
+        means = exemplar_means(self.train_features(self.memory.indices()), counts) if all(counts) else None
+        indices = torch.cat(self.test_by_class[: phase.seen])
+        return evaluate(self.model, self.test, indices, self.config.engine.test_batch_size, means)
+
+    def train_features(self, indices: Tensor) -> Tensor:
+        return pooled_features(self.model, self.train, indices, self.config.engine.test_batch_size)
 
     def _total_images(self) -> int:
-        """All images that the main stages will train on, for the progress display."""
-        total, seen = 0, 0
-        for phase in self.stream.phases:
+        """All images that the main stages have yet to train on, for the progress display."""
+        total = 0
+        seen = self.stream.phases[self.phases_done].old
+        for phase in self.stream.phases[self.phases_done :]:
             new = sum(len(indices) for indices in self.train_by_class[phase.old : phase.seen])
             kept = sum(min(self.memory.rule.quota(seen), len(i)) for i in self.train_by_class[:seen])
             schedule = self.config.training.later if phase.index else self.config.training.first
@@ -200,26 +201,28 @@ class Trainer:
             seen = phase.seen
         return total
 
-    # ---- memory and evaluation ------------------------------------------------------------------------
 
-    def _select(self, phase: Phase, kept: list[Tensor]) -> None:
-        """Exemplars of this phase's classes, chosen with the current features; old classes only shrink."""
-        self.memory.by_class = list(kept)
-        new_classes = self.train_by_class[phase.old : phase.seen]
-        rng = generator(self.config.seed, "exemplars", phase.index)
-        self.memory.update(new_classes, self._train_features, rng)
+class _PhaseView:
+    """A phase's images, as methods may see them (methods.base.PhaseImages)."""
+
+    def __init__(self, trainer: Trainer, phase: Phase) -> None:
+        self.trainer, self.phase = trainer, phase
+        self.new: Sequence[Tensor] = trainer.train_by_class[phase.old : phase.seen]
+        self.kept: Sequence[Tensor] = list(trainer.memory.by_class)
+
+    def all_seen(self) -> Sequence[Tensor]:
+        return self.trainer.train_by_class[: self.phase.seen]
+
+    def choose_exemplars(self) -> Sequence[Tensor]:
+        return self.trainer.memory.choose(
+            self.kept, self.new, self.trainer.train_features, self.generator("exemplars")
+        )
 
     def class_features(self, position: int) -> Tensor:
-        return self._train_features(self.train_by_class[position])
+        return self.trainer.train_features(self.trainer.train_by_class[position])
 
-    def _train_features(self, indices: Tensor) -> Tensor:
-        return pooled_features(self.model, self.train, indices, self.config.engine.test_batch_size)
-
-    def _evaluate(self, phase: Phase) -> Predictions:
-        counts = self.memory.counts()
-        means = exemplar_means(self._train_features(self.memory.indices()), counts) if all(counts) else None
-        indices = torch.cat(self.test_by_class[: phase.seen])
-        return evaluate(self.model, self.test, indices, self.config.engine.test_batch_size, means)
+    def generator(self, purpose: str) -> torch.Generator:
+        return generator(self.trainer.config.seed, purpose, self.phase.index)
 
 
 class _Clock:

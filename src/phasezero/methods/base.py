@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,37 @@ class Batch(NamedTuple):
 Loss = Callable[[Batch], Tensor]
 
 
+class PhaseImages(Protocol):
+    """What the trainer offers a method in a phase: training images as indices, class by class."""
+
+    new: Sequence[Tensor]
+    """Of each class of this phase."""
+    kept: Sequence[Tensor]
+    """The exemplars of each class of earlier phases, best first."""
+
+    def all_seen(self) -> Sequence[Tensor]:
+        """Every image of every class seen so far: what only an oracle may ask for."""
+
+    def choose_exemplars(self) -> Sequence[Tensor]:
+        """Exemplars of every class seen so far; those of the new classes by the features as they are now."""
+
+    def class_features(self, position: int) -> Tensor:
+        """Pooled features [n, d] of the training images of a class of this phase (test view, eval mode)."""
+
+    def generator(self, purpose: str) -> torch.Generator:
+        """Random numbers of this run and phase, for that purpose alone."""
+
+
+def new_and_exemplars(images: PhaseImages) -> Tensor:
+    """The usual training set of a phase: its own images and the exemplars of all before, simply together."""
+    return torch.cat([*images.new, *images.kept])
+
+
+def balanced_exemplars(images: PhaseImages) -> Tensor:
+    """Equally many images of each class seen."""
+    return torch.cat(list(images.choose_exemplars()))
+
+
 @dataclass(frozen=True)
 class Stage:
     """A piece of training that the one trainer runs: what to minimise, over what, on which images."""
@@ -40,17 +71,15 @@ class Stage:
     schedule: Schedule
     loss: Loss
     parameters: Sequence[nn.Parameter]
-    data: Literal["phase", "exemplars"] = "phase"
-    """`phase`: new images and exemplars together; `exemplars`: the balanced set of all seen classes."""
+    images: Callable[[PhaseImages], Tensor] = new_and_exemplars
     batch_statistics: bool = True
     """Whether BatchNorm uses and updates batch statistics (train mode)."""
-
-
-class PhaseImages(Protocol):
-    """What the trainer offers a method when classes come."""
-
-    def class_features(self, position: int) -> Tensor:
-        """Pooled features [n, d] of the training images of a class of this phase (test view, eval mode)."""
+    clamp_gradients: float | None = None
+    """Each entry of each gradient is cut to plus or minus this."""
+    accumulate: Sequence[nn.Parameter] = ()
+    """Parameters whose gradients are summed from step to step and never set back (AANets' weights)."""
+    each_epoch: Stage | None = None
+    """Another stage, of which one epoch follows each epoch of this one (AANets' second level)."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +89,8 @@ class MethodOptions:
 
 class Method:
     Options: ClassVar[type[MethodOptions]] = MethodOptions
+    needs_teacher: ClassVar[bool] = True
+    """Whether losses look at the previous phase's model."""
 
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
@@ -67,9 +98,12 @@ class Method:
     def make_head(self, feature_size: int) -> GrowingHead:
         return CosineHead(feature_size)
 
-    def grow(self, model: IncrementalModel, phase: Phase, images: PhaseImages, rng: torch.Generator) -> None:
-        """Called at the start of each phase: make room for the new classes."""
+    def grow(self, model: IncrementalModel, phase: Phase, rng: torch.Generator) -> None:
+        """Room for the phase's classes. Structure only: also called to rebuild a model that is then loaded."""
         model.head.grow(phase.new, rng)
+
+    def begin(self, model: IncrementalModel, phase: Phase, images: PhaseImages) -> None:
+        """What must be set from the images before training, such as imprinted class weights."""
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
         """What to train in this phase, in order; `schedule` is the configured one of the phase."""

@@ -24,6 +24,7 @@ from phasezero.methods.base import (
     MethodOptions,
     PhaseImages,
     Stage,
+    balanced_exemplars,
     trainable,
 )
 from phasezero.nets import IncrementalModel
@@ -70,13 +71,15 @@ class Lucir(Method):
 
     options: Options
 
-    def grow(self, model: IncrementalModel, phase: Phase, images: PhaseImages, rng: torch.Generator) -> None:
-        old_weights = model.head.weight().detach() if phase.old else None
-        block = model.head.grow(phase.new, rng)
+    def grow(self, model: IncrementalModel, phase: Phase, rng: torch.Generator) -> None:
+        model.head.grow(phase.new, rng)
         model.head.freeze_old()
-        if self.options.imprint and old_weights is not None:
+
+    def begin(self, model: IncrementalModel, phase: Phase, images: PhaseImages) -> None:
+        if self.options.imprint and phase.index:
+            *old_blocks, new_block = model.head.blocks
             features = [images.class_features(position) for position in range(phase.old, phase.seen)]
-            block.data.copy_(imprint(old_weights, features))
+            new_block.data.copy_(imprint(torch.cat(old_blocks), features))
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
         loss = self.make_loss(phase)
@@ -92,7 +95,9 @@ class Lucir(Method):
             )
             # Old and new class weights only, BatchNorm in evaluation mode (the original's ft_flag 2).
             weights = list(model.head.blocks)
-            stages.append(Stage("balance", balanced, loss, weights, "exemplars", batch_statistics=False))
+            stages.append(
+                Stage("balance", balanced, loss, weights, balanced_exemplars, batch_statistics=False)
+            )
         return stages
 
     def make_loss(self, phase: Phase) -> Loss:

@@ -1,0 +1,83 @@
+"""A finished phase on disk: model, exemplars and the record so far, in one safetensors file, written whole or not.
+
+A run that was stopped goes on after its last finished phase, to the same record as if it had never stopped:
+random numbers are derived from names (seeding.py), so there is no generator to save, and each phase starts
+with fresh momentum, so there is no optimiser either.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from phasezero.config import RunConfig
+from phasezero.engine.trainer import Trainer
+from phasezero.errors import UserError
+from phasezero.results.record import PhaseRecord
+
+FORMAT = "phasezero-checkpoint-1"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    model: dict[str, Tensor]
+    exemplars: list[Tensor]
+    phases: list[PhaseRecord]
+    seconds: float
+    """Of computing, up to here."""
+
+
+def save_checkpoint(
+    path: Path, config: RunConfig, trainer: Trainer, phases: Sequence[PhaseRecord], seconds: float
+) -> None:
+    tensors = {f"model.{name}": tensor.contiguous() for name, tensor in trainer.model.state_dict().items()}
+    tensors |= {f"exemplars.{position}": kept for position, kept in enumerate(trainer.memory.by_class)}
+    facts = {"config": config.to_dict(), "phases": list(phases), "seconds": seconds}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        save_file(tensors, temporary, metadata={"format": FORMAT, "facts": json.dumps(facts)})
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def load_checkpoint(path: Path, config: RunConfig) -> Checkpoint:
+    """The checkpoint, if it is one of this very configuration; UserError otherwise."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"checkpoint {path} cannot be read: {error}; delete it to start anew") from None
+    if metadata.get("format") != FORMAT:
+        raise UserError(f"{path} is not a checkpoint of this phasezero; delete it to start anew")
+    facts = json.loads(metadata["facts"])
+    if facts["config"] != config.to_dict():
+        key = _first_difference(facts["config"], config.to_dict())
+        raise UserError(f"checkpoint {path} is of another configuration ({key}); choose another --out")
+    model = {
+        name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")
+    }
+    classes = facts["phases"][-1]["seen_classes"]
+    exemplars = [tensors[f"exemplars.{position}"] for position in range(classes)]
+    return Checkpoint(model, exemplars, facts["phases"], facts["seconds"])
+
+
+def _first_difference(found: Any, wanted: Any, where: str = "") -> str:
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in (*wanted, *found):
+            if found.get(key) != wanted.get(key):
+                return _first_difference(found.get(key), wanted.get(key), f"{where}.{key}".lstrip("."))
+    return f"{where} is {found!r} there, {wanted!r} here"

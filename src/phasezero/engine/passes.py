@@ -1,0 +1,80 @@
+"""A stage at work: its step, its images, one epoch at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from phasezero.data.loader import ImageSource
+from phasezero.engine.device import Device
+from phasezero.engine.step import StepProgram, make_step
+from phasezero.methods.base import Loss, Stage
+from phasezero.nets import IncrementalModel
+
+
+class DivergenceError(RuntimeError):
+    """Training produced a loss that is not a number, or far beyond reason."""
+
+
+class StagePass:
+    """One stage, ready to run epochs. `loss` is the stage's own with whatever the phase adds to it."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        loss: Loss,
+        model: IncrementalModel,
+        teacher: IncrementalModel | None,
+        source: ImageSource,
+        indices: Tensor,
+        device: Device,
+    ) -> None:
+        self.stage, self.model, self.source, self.indices = stage, model, source, indices
+        for parameter in stage.accumulate:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        self.program = StepProgram(model, teacher, loss, stage, source, device.torch)
+        self.step = make_step(self.program, device.engine)
+        if device.engine == "compiled":
+            model.compile_backbone(stage.schedule.batch_size)
+
+    def epoch(self, epoch: int, rng: torch.Generator) -> float:
+        """Trains one epoch; the mean loss over its images."""
+        self.model.train(self.stage.batch_statistics)
+        self.program.learning_rate.fill_(self.stage.schedule.lr_at(epoch))
+        self.program.loss_sum.zero_()
+        with self._gradients():
+            for ticket in self.source.train_batches(self.indices, self.stage.schedule.batch_size, rng):
+                self.step(ticket)
+        return float(self.program.loss_sum) / len(self.indices)  # the epoch's only wait for the device
+
+    @contextmanager
+    def _gradients(self) -> Iterator[None]:
+        """Gradients for the stage's parameters alone, for as long as it runs."""
+        wanted = {id(parameter) for parameter in (*self.stage.parameters, *self.stage.accumulate)}
+        before = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
+        for parameter, _ in before:
+            parameter.requires_grad_(id(parameter) in wanted)
+        try:
+            yield
+        finally:
+            for parameter, needed in before:
+                parameter.requires_grad_(needed)
+
+    def close(self) -> None:
+        """Lets go of the gradients, but for those that go on accumulating."""
+        for parameter in self.program.fresh:
+            parameter.grad = None
+
+
+def refuse_divergence(loss: float, limit: float, where: str, stage: Stage) -> None:
+    if math.isfinite(loss) and loss <= limit:
+        return
+    raise DivergenceError(
+        f"training diverged: the mean loss of {where} is {loss:g}; lower the learning rate "
+        f"(it is {stage.schedule.lr:g}) or a term's weight, or try --precision fp32"
+    )

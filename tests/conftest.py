@@ -1,0 +1,58 @@
+"""A data set and a configuration small enough for any test to train on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+import numpy as np
+import pytest
+
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData, ImageSplit, Preparation
+from phasezero.presets import preset
+
+CLASSES = 8
+
+
+def draw(images_per_class: int, seed: int) -> ImageSplit:
+    """Each class is a bright bar at its own place, under noise."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(CLASSES), images_per_class)
+    images = rng.integers(0, 90, (len(labels), 16, 16, 1))
+    for image, label in zip(images, labels, strict=True):
+        image[2 * label : 2 * label + 2] += 150
+    shuffled = rng.permutation(len(labels))
+    return ImageSplit(images.astype(np.uint8)[shuffled], labels[shuffled])
+
+
+@pytest.fixture(scope="session")
+def toy_data() -> ImageData:
+    names = tuple(f"bar {place}" for place in range(CLASSES))
+    preparation = Preparation((0.25,), (0.25,), crop="pad", size=16, padding=1, flip=True)
+    return ImageData("toy", names, names, draw(14, 0), draw(6, 1), preparation)
+
+
+@pytest.fixture
+def toy_config() -> Callable[..., RunConfig]:
+    """LUCIR+CwD on 4 classes and twice 2 more, two epochs each; dotted settings change it."""
+
+    def make(name: str = "lucir+cwd/glyphs/b50s10", **settings: Any) -> RunConfig:
+        short = {"epochs": 2, "milestones": [1], "batch_size": 16}
+        values = {
+            "protocol.base": 4,
+            "protocol.step": 2,
+            "protocol.memory": "per_class:3",
+            **{
+                f"training.{which}.{key}": value
+                for which in ("first", "later")
+                for key, value in short.items()
+            },
+            **{key.replace("__", "."): value for key, value in settings.items()},
+        }
+        return preset(name).override(values)
+
+    return make

@@ -1,0 +1,242 @@
+"""The one loop: reproducible, complete, and stopped by a loss that is no number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from phasezero import UserError, run
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
+from phasezero.data.stream import Phase
+from phasezero.engine.passes import DivergenceError
+from phasezero.engine.trainer import PhaseResult, Trainer
+from phasezero.results.record import comparable_part, schema
+
+Make = Callable[..., RunConfig]
+
+
+class Diary:
+    """A listener that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.epochs: list[tuple[int, str, int]] = []
+        self.images = 0
+        self.results: list[PhaseResult] = []
+
+    def started(self, phases: int, total_images: int) -> None:
+        self.total = total_images
+
+    def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        self.epochs.append((phase.index, stage, epoch))
+        self.images += images
+
+    def phase(self, result: PhaseResult) -> None:
+        self.results.append(result)
+
+
+def test_the_same_seed_gives_the_same_record_and_another_seed_another(
+    toy_config: Make, toy_data: ImageData
+) -> None:
+    config = toy_config()
+    first, second = run(config, data=toy_data), run(config, data=toy_data)
+    assert json.dumps(comparable_part(first)) == json.dumps(comparable_part(second))
+    other = run(replace(config, seed=1), data=toy_data)
+    assert other["phases"][0]["loss"] != first["phases"][0]["loss"]
+    assert other["data"]["class_hash"] == first["data"]["class_hash"]  # the seed does not move the order
+
+
+def test_the_global_generator_is_neither_used_nor_moved(toy_config: Make, toy_data: ImageData) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one = run(toy_config(), data=toy_data)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(6)
+    assert comparable_part(run(toy_config(), data=toy_data)) == comparable_part(one)
+
+
+def test_a_record_is_complete_and_fits_the_schema(toy_config: Make, toy_data: ImageData) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    diary = Diary()
+    config = toy_config()
+    record = run(config, data=toy_data, listener=diary)
+    jsonschema.Draft202012Validator(schema()).validate(json.loads(json.dumps(record)))
+
+    assert RunConfig.from_dict(record["config"]) == config
+    assert record["initial"] == ["cwd:0.1"]
+    assert [phase["seen_classes"] for phase in record["phases"]] == [4, 6, 8]
+    # New images, and three exemplars of each class known before.
+    assert [phase["train_images"] for phase in record["phases"]] == [4 * 14, 2 * 14 + 12, 2 * 14 + 18]
+    assert [phase["test_images"] for phase in record["phases"]] == [24, 36, 48]
+    assert record["phases"][-1]["memory"] == {"per_class": [3] * 8, "total": 24}
+    assert diary.epochs == [(phase, "train", epoch) for phase in range(3) for epoch in range(2)]
+    assert diary.total == diary.images == 2 * (56 + 40 + 46)
+
+
+def test_accuracies_are_those_of_the_predictions(toy_config: Make, toy_data: ImageData) -> None:
+    diary = Diary()
+    record = run(toy_config(), data=toy_data, listener=diary)
+    for phase, result in zip(record["phases"], diary.results, strict=True):
+        truth, head, nearest = result.predictions
+        assert nearest is not None
+        right = sum(int(a == b) for a, b in zip(truth, head, strict=True))
+        assert phase["accuracy"]["head"] == 100 * right / len(truth)
+        near = sum(int(a == b) for a, b in zip(truth, nearest, strict=True))
+        assert phase["accuracy"]["nearest_mean"] == 100 * near / len(truth)
+        assert set(truth) == set(range(phase["seen_classes"]))
+    average = np.mean([phase["accuracy"]["head"] for phase in record["phases"]])
+    assert record["summary"]["head"]["average_incremental_accuracy"] == pytest.approx(average)
+
+
+def test_training_learns(toy_config: Make, toy_data: ImageData) -> None:
+    settings = {f"training.{which}.epochs": 12 for which in ("first", "later")}
+    record = run(toy_config().override(settings), data=toy_data)
+    assert record["phases"][0]["accuracy"]["head"] > 70  # chance is 25
+    losses = record["phases"][0]["loss"]["train"]
+    assert losses[-1] < losses[0]
+
+
+def test_cwd_changes_phase_zero_and_no_later_loss_names_it(toy_config: Make, toy_data: ImageData) -> None:
+    plain = run(toy_config("lucir/glyphs/b50s10"), data=toy_data)
+    nothing = run(toy_config(initial__0__weight=0.0), data=toy_data)
+    with_term = run(toy_config(initial__0__weight=0.5), data=toy_data)
+    # Nothing of the weight 0 is left but rounding.
+    assert nothing["phases"][0]["loss"]["train"] == pytest.approx(plain["phases"][0]["loss"]["train"])
+    assert with_term["phases"][0]["loss"]["train"][0] > plain["phases"][0]["loss"]["train"][0] + 0.05
+
+
+@pytest.mark.parametrize("sizes", [[5, 1, 1, 1], [3, 4, 1], [1, 7], [8]])
+def test_uneven_and_single_class_phases(sizes: list[int], toy_config: Make, toy_data: ImageData) -> None:
+    record = run(toy_config(protocol__phase_sizes=sizes), data=toy_data)
+    assert [phase["new_classes"] for phase in record["phases"]] == sizes
+    assert len(record["phases"][-1]["by_phase"]["head"]) == len(sizes)
+    assert (record["summary"]["head"]["forgetting"] is None) == (len(sizes) == 1)
+
+
+def test_a_total_memory_shrinks_and_no_memory_has_no_nearest_mean(
+    toy_config: Make, toy_data: ImageData
+) -> None:
+    record = run(toy_config(protocol__memory="total:25"), data=toy_data)
+    assert [set(phase["memory"]["per_class"]) for phase in record["phases"]] == [{6}, {4}, {3}]
+    none = run(toy_config(protocol__memory="per_class:0"), data=toy_data)
+    assert none["phases"][1]["train_images"] == 28
+    assert none["summary"]["nearest_mean"] is None
+
+
+def test_the_original_lucirs_switches(toy_config: Make, toy_data: ImageData) -> None:
+    settings = {"method.imprint": True, "method.balanced_epochs": 2, "method.balanced_milestones": [1]}
+    diary = Diary()
+    record = run(toy_config().override(settings), data=toy_data, listener=diary)
+    assert "balance" not in record["phases"][0]["loss"]
+    assert len(record["phases"][1]["loss"]["balance"]) == 2
+    assert record["phases"][2]["memory"]["per_class"] == [3] * 8
+
+
+def test_lucirs_old_class_weights_do_not_move(toy_config: Make, toy_data: ImageData) -> None:
+    trainer = Trainer(toy_config(), toy_data)
+    seen: list[list[torch.Tensor]] = []
+
+    class Watch(Diary):
+        def phase(self, result: PhaseResult) -> None:
+            seen.append([block.detach().clone() for block in trainer.model.head.blocks])
+
+    trainer.listener = Watch()
+    list(trainer.run())
+    for earlier, later in zip(seen, seen[1:], strict=False):
+        for old, same in zip(earlier, later, strict=False):
+            assert torch.equal(old, same)
+    assert all(block.grad is None for block in trainer.model.head.blocks)
+
+
+@pytest.mark.parametrize("setting", [{"training.first.lr": 1e9}, {"engine.loss_limit": 0.001}])
+def test_divergence_is_called_by_its_name(
+    setting: dict[str, Any], toy_config: Make, toy_data: ImageData
+) -> None:
+    with pytest.raises(DivergenceError, match=r"phase 0, stage 'train', epoch \d.*learning rate"):
+        run(toy_config().override(setting), data=toy_data)
+
+
+def test_more_exemplars_than_images_are_refused(toy_config: Make, toy_data: ImageData) -> None:
+    with pytest.raises(UserError, match=r"per_class:15: class 'bar \d' has only 14 training images"):
+        Trainer(toy_config(protocol__memory="per_class:15"), toy_data)
+
+
+def test_what_a_cpu_cannot_do_is_refused(toy_config: Make, toy_data: ImageData) -> None:
+    for setting in ({"engine.engine": "captured"}, {"engine.precision": "tf32"}, {"engine.device": "gpu7"}):
+        with pytest.raises(UserError, match="engine"):
+            Trainer(toy_config(engine__device="cpu").override(setting), toy_data)
+
+
+def test_bf16_on_a_cpu_runs_and_keeps_features_in_float32(toy_config: Make, toy_data: ImageData) -> None:
+    trainer = Trainer(toy_config(engine__precision="bf16", engine__device="cpu"), toy_data)
+    list(trainer.run())
+    assert trainer.train_features(trainer.train_by_class[0]).dtype == torch.float32
+
+
+def test_a_folder_of_photos_trains(tmp_path: Path, toy_config: Make) -> None:
+    rng = np.random.default_rng(0)
+    for side, count in (("train", 5), ("val", 2)):
+        for name in "abcd":
+            (tmp_path / side / name).mkdir(parents=True)
+            for number in range(count):
+                pixels = rng.integers(0, 255, (40 + number, 50, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / side / name / f"{number}.png")
+    settings = {
+        "protocol.data": f"folder:{tmp_path}",
+        "protocol.class_order": [3, 0, 2],
+        "protocol.base": 2,
+        "protocol.step": 1,
+        "training.first.epochs": 1,
+        "training.later.epochs": 1,
+    }
+    record = run(toy_config().override(settings))
+    assert record["data"]["class_names"] == ["d", "a", "c"]
+    assert record["phases"][-1]["test_images"] == 6
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stop_after", [0, 1])
+def test_a_stopped_run_goes_on_to_the_same_record(
+    stop_after: int, toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    class Stop(Diary):
+        def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+            if phase.index == stop_after + 1:
+                raise StoppedError
+
+    config = toy_config(method__imprint=True, method__balanced_epochs=1)
+    whole = run(config, data=toy_data)
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    with pytest.raises(StoppedError):
+        run(config, data=toy_data, listener=Stop(), checkpoint=checkpoint)
+    diary = Diary()
+    resumed = run(config, data=toy_data, listener=diary, checkpoint=checkpoint)
+    assert {phase for phase, _, _ in diary.epochs} == set(range(stop_after + 1, 3))
+    assert comparable_part(resumed) == comparable_part(whole)
+    again = run(config, data=toy_data, checkpoint=checkpoint)  # finished: nothing is trained
+    assert comparable_part(again) == comparable_part(whole)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
+
+
+def test_a_foreign_or_damaged_checkpoint_is_refused(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "c"
+    run(toy_config(), data=toy_data, checkpoint=checkpoint)
+    with pytest.raises(UserError, match=r"training.first.lr is 0.1 there, 0.2 here"):
+        run(toy_config(training__first__lr=0.2), data=toy_data, checkpoint=checkpoint)
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    with pytest.raises(UserError, match="cannot be read"):
+        run(toy_config(), data=toy_data, checkpoint=checkpoint)

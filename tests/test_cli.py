@@ -1,0 +1,173 @@
+"""The command: what it prints and writes, and that bad input costs a message, exit code 2 and nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from phasezero import cli
+
+Command = Callable[..., tuple[int, str, str]]
+QUICK = ["--epochs", "1", "--set", "training.first.batch_size=512", "--set", "training.later.batch_size=512"]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """Runs `phasezero ARGS` inside this process, in an empty folder: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.delenv("PHASEZERO_DATA", raising=False)
+
+    def call(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["phasezero", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:
+    few = ["--base", "4", "--step", "2", "--set", "protocol.phase_sizes=[4,2]"]
+    code, out, err = command("run", *QUICK, *few, "--seeds", "0,1", "--out", "there")
+    assert code == 0, err
+    folder = tmp_path / "there"
+    names = ["lucir+cwd-glyphs-sizes4-2", "lucir-glyphs-sizes4-2"]
+    assert sorted(path.name for path in folder.iterdir()) == ["curves.png", *names, "results.md"]
+    for name in names:
+        for seed in (0, 1):
+            assert json.loads((folder / name / f"seed{seed}" / "record.json").read_text())["seed"] == seed
+            assert (folder / name / f"seed{seed}" / "config.yaml").exists()
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "there/curves.png" in out
+    assert "phase 1, 6 classes, accuracy" in out
+
+    code, out, _ = command("show", "there")
+    assert code == 0
+    assert "lucir+cwd/glyphs/sizes4-2" in out
+    assert "±" in out  # two seeds: mean and sample deviation
+    code, out, _ = command("show", "there", "--markdown", "--nearest-mean", "--figure", "again.svg")
+    assert code == 0
+    assert out.startswith("|")
+    assert "<svg" in (tmp_path / "again.svg").read_text()
+
+    code, _, err = command("run", *QUICK, *few, "--out", "there")
+    assert code == 2
+    assert "--overwrite" in err
+    # A written configuration is a runnable one.
+    again = folder / names[0] / "seed1" / "config.yaml"
+    code, _, err = command("run", "--config", again, "--seeds", "1", "--out", "there", "--overwrite")
+    assert code == 0, err
+
+
+def test_list_in_both_forms(command: Command) -> None:
+    code, out, _ = command("list", "--json")
+    names = json.loads(out)
+    assert code == 0
+    assert "lucir" in names["methods"]
+    assert "cwd" in names["initial"]
+    assert "lucir+cwd/cifar100/b50s10" in names["presets"]
+    code, out, _ = command("list")
+    assert all(name in out for kind in names.values() for name in kind)
+
+
+def test_dry_run_prints_the_whole_configuration(command: Command) -> None:
+    words = ["run", "lucir+cwd/imagenet100-cwd/b50s5", "--set", "initial.0.form=equation", "--dry-run"]
+    code, out, _ = command(*words, "--memory", "total:2000")
+    config = yaml.safe_load(out)
+    assert code == 0
+    assert config["initial"] == [{"name": "cwd", "weight": 0.75, "form": "equation", "normalize": True}]
+    assert config["protocol"]["memory"] == "total:2000"
+    assert config["protocol"]["step"] == 5
+
+
+def test_data_tells_what_is_there(command: Command) -> None:
+    code, out, _ = command("data", "--root", "nowhere")
+    assert code == 0
+    rows = {line.split()[0]: line.split()[1] for line in out.splitlines() if line.strip()}
+    assert rows["glyphs"] == "yes"
+    assert rows["cifar100"] == "no"
+
+
+BAD = {
+    "unknown preset": (["run", "lucir/glyphs/b50s11"], "did you mean 'lucir/glyphs/b50s10'"),
+    "unknown method": (["run", "--method", "lucyr"], "did you mean 'lucir'"),
+    "unknown term": (["run", "--initial", "cdw:0.5"], "did you mean 'cwd'"),
+    "unknown data": (["run", "--data", "cifar10"], "did you mean 'cifar100'"),
+    "unknown order": (["run", "--class-order", "seed1994"], "did you mean 'seed1993'"),
+    "unknown key": (["run", "--set", "training.first.learning_rate=1"], "unknown key in training.first"),
+    "unknown section": (["run", "--set", "trainin.first.lr=1"], "did you mean 'training'"),
+    "unknown engine": (["run", "--engine", "turbo"], "engine.engine"),
+    "bad value": (["run", "--set", "training.first.lr=fast"], "training.first.lr: float is expected"),
+    "no assignment": (["run", "--set", "lr"], "write key=value"),
+    "bad seeds": (["run", "--seeds", "0,x"], "whole numbers"),
+    "a seed twice": (["run", "--seeds", "1,1"], "named twice"),
+    "base and step": (["run", "--base", "50", "--step", "7"], "base 50 and step 7 do not fit 100 classes"),
+    "base too large": (["run", "--base", "101"], "between 1 and 100"),
+    "too many exemplars": (["run", "--memory", "per_class:169"], "has only 168 training images"),
+    "memory rule": (["run", "--memory", "20"], "memory rule"),
+    "term weight": (["run", "--initial", "cwd:much"], "must be a number"),
+    "missing data": (["run", "--data", "cifar100", "--root", "empty"], "phasezero data get cifar100"),
+    "missing folder": (["run", "--data", "folder:none", "--base", "2", "--step", "1"], "none"),
+    "folder without B": (["run", "--data", "folder:none"], "--base B --step S"),
+    "missing file": (["run", "--config", "none.yaml"], "none.yaml"),
+    "both": (["run", "lucir/glyphs/b50s10", "--data", "glyphs"], "leave out the preset"),
+    "no run": (["show", "nowhere"], "nowhere"),
+    "no download": (["data", "get", "imagenet"], "cannot be downloaded"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case: str, command: Command, tmp_path: Path) -> None:
+    words, message = BAD[case]
+    code, _, err = command(*words)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_data_is_refused_before_it_is_unpickled(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "cifar-100-python"
+    folder.mkdir(parents=True)
+    for name in ("train", "test", "meta"):
+        (folder / name).write_bytes(b"not a pickle")
+    code, _, err = command("run", "--data", "cifar100")
+    assert code == 2
+    assert "md5" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+
+
+def test_an_output_folder_that_cannot_be_written(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    code, _, err = command("run", "--out", "file/below/it")
+    assert code == 2
+    assert "cannot be written" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    code, _, err = command("run", "--out", "/proc/phasezero")
+    assert code == 2
+    assert "cannot be written" in err
+
+
+def test_a_diverging_run_says_so_and_leaves_nothing(command: Command, tmp_path: Path) -> None:
+    code, _, err = command("run", *QUICK, "--set", "training.first.lr=1e12", "--out", "x/y")
+    assert code == 1
+    assert "training diverged" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_installed_command_answers() -> None:
+    words = [sys.executable, "-c", "from phasezero.cli import main; main()", "run", "--memory", "x"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("phasezero: ")

@@ -1,0 +1,512 @@
+"""Configurations: in and out of YAML, what is refused and how, and the published numbers of the presets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from phasezero.config import (
+    Engine,
+    Network,
+    Protocol,
+    RunConfig,
+    Training,
+    load_yaml,
+    parse_assignments,
+    parse_term,
+)
+from phasezero.data.catalog import DATA_SETS, split_name
+from phasezero.data.stream import class_order, cut_phases
+from phasezero.errors import UserError
+from phasezero.initial.cwd import ClassWiseDecorrelation
+from phasezero.methods.lucir import Lucir
+from phasezero.presets import PRESETS, preset
+from phasezero.registry import Registry
+from phasezero.schedule import Schedule
+
+every_preset = pytest.mark.parametrize("name", list(PRESETS))
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+# ---- in and out -------------------------------------------------------------------------------------------
+
+
+@every_preset
+def test_round_trip_of_every_preset(name: str, tmp_path: Path) -> None:
+    config = preset(name, seed=7)
+    assert config.seed == 7
+    assert RunConfig.from_dict(config.to_dict()) == config
+    assert load_yaml(write(tmp_path / "run.yaml", config.to_yaml())) == config
+
+
+def test_round_trip_with_nothing_left_at_its_default(tmp_path: Path) -> None:
+    config = RunConfig(
+        name="a: b #c",
+        seed=3,
+        protocol=Protocol(
+            data="folder:some where",
+            class_order=(3, 1, 2),
+            base=1,
+            step=2,
+            phase_sizes=(2, 1),
+            memory="total:30",
+            selection="random",
+        ),
+        network=Network("resnet32", last_relu=True),
+        method=Lucir.Options(
+            lambda_base=1e-7,
+            margin=0.25,
+            top_k=3,
+            ranking_weight=2.0,
+            imprint=True,
+            balanced_epochs=5,
+            balanced_lr=1e-5,
+            balanced_milestones=(2, 4),
+        ),
+        initial=(
+            ClassWiseDecorrelation.Options(weight=1e20, form="equation", normalize=False),
+            ClassWiseDecorrelation.Options(weight=0.1),
+        ),
+        training=Training(
+            Schedule(
+                epochs=3,
+                lr=1e-3,
+                shape="cosine",
+                milestones=(),
+                decay=0.5,
+                momentum=0.0,
+                weight_decay=1e-6,
+                batch_size=7,
+                shift=-1,
+            ),
+            Schedule(epochs=4, lr=2.0, milestones=(1, 2, 3)),
+        ),
+        engine=Engine("cpu", "fp32", "eager", 17, 1e30),
+    )
+    loaded = load_yaml(write(tmp_path / "run.yaml", config.to_yaml()))
+    assert loaded == config
+    assert isinstance(loaded.protocol.class_order, tuple)
+    assert isinstance(loaded.initial[0], ClassWiseDecorrelation.Options)
+    default = RunConfig().to_dict()
+    for section, values in config.to_dict().items():
+        assert values != default[section], section
+
+
+def test_a_dictionary_of_plain_values() -> None:
+    """What safe YAML and JSON can write: no tuples, no objects."""
+
+    def check(value: Any) -> None:
+        assert type(value) in (dict, list, str, int, float, bool)
+        for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            check(item)
+
+    check(preset("lucir+cwd/cifar100/b50s10").to_dict())
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    assert RunConfig.from_dict({}) == RunConfig()
+    config = RunConfig.from_dict({"training": {"first": {"lr": 0.2}}, "protocol": {"step": 5}})
+    assert config.training.first == Schedule(lr=0.2)
+    assert config.training.later == Schedule()
+    assert config.protocol == Protocol(step=5)
+
+
+def test_yaml_numbers_become_the_fields_types() -> None:
+    values = yaml.safe_load("training: {first: {lr: 1, weight_decay: 1e-4, milestones: [3]}}")
+    schedule = RunConfig.from_dict(values).training.first
+    assert schedule.lr == 1.0
+    assert isinstance(schedule.lr, float)
+    assert schedule.weight_decay == 1e-4  # which YAML reads as a word
+    assert schedule.milestones == (3,)
+
+
+def test_label() -> None:
+    assert RunConfig().label == "lucir"
+    assert preset("lucir+cwd/cifar100/b50s10").label == "lucir+cwd"
+    assert ClassWiseDecorrelation.Options(weight=0.5).label == "cwd:0.5"
+
+
+# ---- what is refused --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "where", "key", "nearest"),
+    [
+        ({"protocl": {}}, "the configuration", "protocl", "protocol"),
+        ({"protocol": {"bse": 50}}, "protocol", "bse", "base"),
+        ({"network": {"last_rel": True}}, "network", "last_rel", "last_relu"),
+        ({"method": {"name": "lucir", "lamda_base": 5}}, "method", "lamda_base", "lambda_base"),
+        ({"initial": [{"name": "cwd", "wieght": 1}]}, "initial.0", "wieght", "weight"),
+        ({"training": {"frist": {}}}, "training", "frist", "first"),
+        ({"training": {"later": {"milestone": [1]}}}, "training.later", "milestone", "milestones"),
+        ({"engine": {"devise": "cpu"}}, "engine", "devise", "device"),
+    ],
+)
+def test_an_unknown_key_is_refused(values: dict[str, Any], where: str, key: str, nearest: str) -> None:
+    with pytest.raises(UserError) as caught:
+        RunConfig.from_dict(values)
+    assert f"key in {where} {key!r}" in str(caught.value)
+    assert f"did you mean {nearest!r}?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"network": {"name": "resnet19"}}, ["network", "resnet19", "did you mean 'resnet18'"]),
+        ({"method": {"name": "lucri"}}, ["method", "lucri", "did you mean 'lucir'"]),
+        ({"initial": [{"name": "cdw"}]}, ["term", "cdw", "did you mean 'cwd'"]),
+        ({"protocol": {"selection": "herdin"}}, ["protocol.selection", "did you mean 'herding'"]),
+        ({"engine": {"precision": "bf61"}}, ["engine.precision", "did you mean 'bf16'"]),
+        ({"initial": [{"name": "cwd", "form": "cod"}]}, ["initial.0.form", "did you mean 'code'"]),
+        ({"method": {"lambda_base": 5}}, ["method", "a name is needed", "lucir"]),
+        ({"initial": [{"weight": 1}]}, ["initial.0", "a name is needed", "cwd"]),
+        ({"protocol": {"memory": "20"}}, ["memory rule", "'20'"]),
+    ],
+)
+def test_an_unknown_name_is_refused(values: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        RunConfig.from_dict(values)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"seed": "one"}, ["seed: int is expected", "'one'"]),
+        ({"seed": True}, ["seed: int is expected", "True"]),
+        ({"seed": 1.5}, ["seed: int is expected", "1.5"]),
+        ({"seed": None}, ["seed: int is expected", "None"]),
+        ({"seed": -1}, ["seed", "-1"]),
+        ({"name": 5}, ["name: str is expected", "5"]),
+        ({"protocol": 5}, ["protocol: a mapping is expected", "5"]),
+        ({"protocol": None}, ["protocol: a mapping is expected", "None"]),
+        ({"protocol": {"phase_sizes": 5}}, ["protocol.phase_sizes: a list is expected", "5"]),
+        ({"protocol": {"phase_sizes": [5, "x"]}}, ["protocol.phase_sizes.1: int is expected", "'x'"]),
+        ({"protocol": {"class_order": 5}}, ["protocol.class_order: str is expected", "5"]),
+        ({"protocol": {"class_order": [1, "a"]}}, ["protocol.class_order.1: int is expected", "'a'"]),
+        ({"protocol": {"selection": ["herding"]}}, ["protocol.selection"]),
+        ({"network": {"last_relu": 1}}, ["network.last_relu: bool is expected", "1"]),
+        ({"network": {"name": ["resnet18"]}}, ["network.name: str is expected"]),
+        ({"method": "lucir"}, ["method: a mapping is expected", "'lucir'"]),
+        ({"method": {"name": ["lucir"]}}, ["method"]),
+        ({"initial": {"name": "cwd"}}, ["initial: a list is expected"]),
+        ({"initial": ["cwd"]}, ["initial.0: a mapping is expected", "'cwd'"]),
+        ({"initial": [{"name": "cwd", "weight": "much"}]}, ["initial.0.weight: float is expected", "'much'"]),
+        ({"initial": [{"name": "cwd", "weight": True}]}, ["initial.0.weight: float is expected", "True"]),
+        ({"training": {"first": {"lr": [0.1]}}}, ["training.first.lr: float is expected", "[0.1]"]),
+        ({"training": {"first": {"lr": 0}}}, ["lr must be above zero", "0"]),
+        ({"training": {"first": {"milestones": [1.5]}}}, ["training.first.milestones.0: int is expected"]),
+        ({"training": {"first": {"epochs": -1}}}, ["epochs -1"]),
+        ({"training": {"first": {"batch_size": 0}}}, ["batch_size 0"]),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_place(values: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        RunConfig.from_dict(values)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_rate_that_is_no_number_is_refused() -> None:
+    with pytest.raises(UserError, match="lr must be above zero, got nan"):
+        RunConfig.from_dict(yaml.safe_load("training: {first: {lr: .nan}}"))
+
+
+def test_files_that_hold_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nothing\.yaml cannot be read"):
+        load_yaml(tmp_path / "nothing.yaml")
+    with pytest.raises(UserError, match="cannot be read"):
+        load_yaml(tmp_path)
+    with pytest.raises(UserError, match="is not YAML"):
+        load_yaml(write(tmp_path / "a.yaml", "protocol: [1, 2"))
+    with pytest.raises(UserError, match="a mapping of sections is expected, got list"):
+        load_yaml(write(tmp_path / "b.yaml", "- 1\n- 2\n"))
+    with pytest.raises(UserError, match="NoneType"):
+        load_yaml(write(tmp_path / "c.yaml", ""))
+    (tmp_path / "d.yaml").write_bytes(b"name: \xff\xfe\n")
+    with pytest.raises(UserError, match="is not YAML"):
+        load_yaml(tmp_path / "d.yaml")
+    with pytest.raises(UserError, match="is not YAML"):
+        load_yaml(write(tmp_path / "e.yaml", "name: !!python/object:os.system {}\n"))
+
+
+# ---- overriding -------------------------------------------------------------------------------------------
+
+
+def test_override() -> None:
+    config = preset("lucir+cwd/cifar100/b50s10")
+    changed = config.override(
+        {
+            "seed": 4,
+            "training.first.lr": 0.2,
+            "training.later.milestones": [10, 20],
+            "training.first.milestones.1": 130,
+            "initial.0.weight": 0.75,
+            "protocol.class_order": [2, 0, 1],
+            "method.top_k": 3,
+        }
+    )
+    assert changed.seed == 4
+    assert changed.training.first == Schedule(lr=0.2, milestones=(80, 130))
+    assert changed.training.later == Schedule(milestones=(10, 20))
+    assert changed.initial == (ClassWiseDecorrelation.Options(weight=0.75),)
+    assert changed.protocol.class_order == (2, 0, 1)
+    assert changed.method == Lucir.Options(top_k=3)
+    assert changed.network == config.network
+    assert config == preset("lucir+cwd/cifar100/b50s10")
+
+
+def test_override_a_whole_section() -> None:
+    config = preset("lucir+cwd/cifar100/b50s10")
+    assert config.override({"initial": []}).initial == ()
+    new = config.override(
+        {"initial": [{"name": "cwd", "weight": 2}], "method": {"name": "lucir", "margin": 1}}
+    )
+    assert new.initial == (ClassWiseDecorrelation.Options(weight=2.0),)
+    assert new.method == Lucir.Options(margin=1.0)
+    assert config.override({}) == config
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("sed", ["the configuration", "did you mean 'seed'"]),
+        ("trainin.first.lr", ["the configuration", "did you mean 'training'"]),
+        ("training.fist.lr", ["training", "did you mean 'first'"]),
+        ("training.first.l", ["training.first", "'l'"]),
+        ("training.first.lr.value", ["training.first.lr", "'value'"]),
+        ("seed.value.more", ["seed", "'value'"]),
+        ("initial.1.weight", ["initial has 1 entries", "from 0"]),
+        ("initial.first.weight", ["initial has 1 entries", "from 0"]),
+        ("initial.1", ["initial", "'1'"]),
+        ("initial.0.wight", ["initial.0", "did you mean 'weight'"]),
+        ("training.first.milestones.2", ["training.first.milestones", "'2'"]),
+        ("", ["the configuration"]),
+    ],
+)
+def test_an_unknown_path_is_refused(path: str, words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        preset("lucir+cwd/cifar100/b50s10").override({path: 1})
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_an_overriding_value_is_checked() -> None:
+    with pytest.raises(UserError, match=r"training\.first\.lr: float is expected"):
+        RunConfig().override({"training.first.lr": "fast"})
+
+
+def test_assignments() -> None:
+    texts = [
+        "seed=3",
+        "training.first.lr=1e-1",
+        "a.b=[80, 120]",
+        "network.last_relu=true",
+        "name=x=y",
+        "name2=",
+    ]
+    assert parse_assignments(texts) == {
+        "seed": 3,
+        "training.first.lr": "1e-1",  # a word of YAML, which the field then reads as a number
+        "a.b": [80, 120],
+        "network.last_relu": True,
+        "name": "x=y",
+        "name2": None,
+    }
+    assert parse_assignments(["x=1", "x=2"]) == {"x": 2}
+    assert RunConfig().override(parse_assignments(["training.first.lr=1e-1"])).training.first.lr == 0.1
+
+
+@pytest.mark.parametrize("text", ["seed", "=3", "", "training.first.lr 0.2"])
+def test_an_assignment_needs_a_key_and_a_value(text: str) -> None:
+    with pytest.raises(UserError, match="key=value"):
+        parse_assignments([text])
+
+
+def test_an_assignment_that_is_no_yaml() -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        parse_assignments(["a=[1, 2"])
+
+
+def test_terms() -> None:
+    assert parse_term("cwd") == ClassWiseDecorrelation.Options()
+    assert parse_term("cwd:0.75") == ClassWiseDecorrelation.Options(weight=0.75)
+    assert parse_term("cwd:1e-3") == ClassWiseDecorrelation.Options(weight=0.001)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cwd:", "must be a number"),
+        ("cwd:much", "must be a number"),
+        ("cwd:1:2", "must be a number"),
+        ("cdw:1", "did you mean 'cwd'"),
+        ("", "unknown phase-0 term"),
+    ],
+)
+def test_a_wrong_term_is_refused(text: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        parse_term(text)
+
+
+# ---- the published numbers --------------------------------------------------------------------------------
+
+
+@every_preset
+def test_every_preset_is_complete(name: str) -> None:
+    """It is called what it is, its data set exists, and its protocol can be cut."""
+    config = preset(name)
+    label, data, sizes = name.rsplit("/", 2)
+    assert config.name == name
+    assert config.label == label
+    assert config.protocol.data == data
+    assert sizes == f"b{config.protocol.base}s{config.protocol.step}"
+    assert config.seed == 0
+    entry = DATA_SETS[split_name(data)[0]]
+    assert config.protocol.class_order == entry.class_order
+    classes = 1000 if data == "imagenet" else 100
+    phases = cut_phases(classes, config.protocol.base, config.protocol.step)
+    assert phases[-1].seen == classes
+    assert len(class_order(config.protocol.class_order, classes)) == classes
+    assert config.protocol.memory == "per_class:20"
+    assert config.protocol.selection == "herding"
+    assert config.network.last_relu is False
+
+
+@pytest.mark.parametrize("data", ["cifar100", "imagenet100-cwd", "imagenet100-lucir", "imagenet100-podnet"])
+@pytest.mark.parametrize("step", [10, 5, 2])
+def test_there_is_a_preset_for_each_cell_of_the_papers_table(data: str, step: int) -> None:
+    for label in ("lucir", "lucir+cwd"):
+        assert f"{label}/{data}/b50s{step}" in PRESETS
+    assert {f"lucir+cwd/imagenet/b100s{step}" for step in (100, 50)} <= set(PRESETS)
+
+
+@pytest.mark.parametrize("step", [10, 5, 2])
+@pytest.mark.parametrize("cwd", [False, True])
+def test_cifar100(step: int, cwd: bool) -> None:
+    config = preset(f"lucir{'+cwd' if cwd else ''}/cifar100/b50s{step}")
+    assert config.network.name == "resnet18-cifar"
+    assert config.protocol.class_order == "seed1993"
+    published = Schedule(
+        epochs=160,
+        lr=0.1,
+        milestones=(80, 120),
+        decay=0.1,
+        momentum=0.9,
+        weight_decay=5e-4,
+        batch_size=128,
+    )
+    assert config.training == Training(published, published)
+    assert config.method == Lucir.Options(
+        lambda_base=5.0, margin=0.5, top_k=2, ranking_weight=1.0, imprint=False, balanced_epochs=0
+    )
+    assert [(term.name, term.weight) for term in config.initial] == ([("cwd", 0.5)] if cwd else [])
+
+
+@pytest.mark.parametrize("data", ["imagenet100-cwd", "imagenet100-lucir", "imagenet100-podnet"])
+@pytest.mark.parametrize("cwd", [False, True])
+def test_imagenet100(data: str, cwd: bool) -> None:
+    config = preset(f"lucir{'+cwd' if cwd else ''}/{data}/b50s10")
+    assert config.network.name == "resnet18"
+    common = {
+        "epochs": 90,
+        "milestones": (30, 60),
+        "decay": 0.1,
+        "momentum": 0.9,
+        "weight_decay": 1e-4,
+        "batch_size": 128,
+    }
+    assert config.training.first == Schedule(lr=0.2 if cwd else 0.1, **common)
+    assert config.training.later == Schedule(lr=0.1, **common)
+    assert config.method == Lucir.Options(
+        lambda_base=10.0, margin=0.5, top_k=2, ranking_weight=1.0, imprint=False, balanced_epochs=0
+    )
+    assert [(term.name, term.weight) for term in config.initial] == ([("cwd", 0.75)] if cwd else [])
+
+
+@pytest.mark.parametrize("cwd", [False, True])
+def test_imagenet(cwd: bool) -> None:
+    config = preset(f"lucir{'+cwd' if cwd else ''}/imagenet/b100s100")
+    published = Schedule(epochs=90, lr=0.1, milestones=(30, 60), weight_decay=1e-4, batch_size=128)
+    assert config.training == Training(published, published)
+    assert config.method == Lucir.Options(
+        lambda_base=10.0, imprint=True, balanced_epochs=20, balanced_lr=0.01, balanced_milestones=(10,)
+    )
+    assert [(term.name, term.weight) for term in config.initial] == ([("cwd", 1.5)] if cwd else [])
+
+
+def test_cwd_is_the_published_codes_on_unit_features() -> None:
+    for name in PRESETS:
+        for term in preset(name).initial:
+            assert term == ClassWiseDecorrelation.Options(
+                name="cwd", weight=term.weight, form="code", normalize=True
+            )
+
+
+@pytest.mark.parametrize(
+    ("epoch", "rate"), [(0, 0.1), (79, 0.1), (80, 0.01), (119, 0.01), (120, 0.001), (159, 0.001)]
+)
+def test_the_rate_drops_at_80_and_120(epoch: int, rate: float) -> None:
+    assert preset("lucir/cifar100/b50s10").training.later.lr_at(epoch) == pytest.approx(rate, rel=1e-12)
+
+
+def test_a_schedule_without_milestones_is_flat() -> None:
+    assert [Schedule(lr=0.3, milestones=()).lr_at(epoch) for epoch in (0, 50, 159)] == [0.3] * 3
+
+
+def test_the_cosine_rate() -> None:
+    schedule = Schedule(epochs=160, lr=0.1, shape="cosine")
+    assert schedule.lr_at(0) == pytest.approx(0.1)
+    assert schedule.lr_at(40) == pytest.approx(0.1 * (1 + math.sqrt(0.5)) / 2)
+    assert schedule.lr_at(80) == pytest.approx(0.05)
+    assert schedule.lr_at(159) == pytest.approx(0.1 * (1 + math.cos(math.pi * 159 / 160)) / 2)
+
+
+@pytest.mark.parametrize(("epoch", "rate_of"), [(0, 0), (1, 0), (2, 1), (159, 158)])
+def test_a_rate_that_lags_by_an_epoch(epoch: int, rate_of: int) -> None:
+    """PODNet's code steps its schedule late: its first two epochs share the full rate."""
+    cosine = Schedule(epochs=160, shape="cosine")
+    assert replace(cosine, shift=-1).lr_at(epoch) == cosine.lr_at(rate_of)
+    assert Schedule(shift=-1).lr_at(80) == Schedule().lr_at(79)
+    assert Schedule(shift=1).lr_at(79) == Schedule().lr_at(80)
+
+
+def test_a_stretched_schedule_keeps_its_shape() -> None:
+    assert Schedule(epochs=160, milestones=(80, 120)).stretched(20) == Schedule(
+        epochs=20, milestones=(10, 15)
+    )
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    with pytest.raises(UserError, match="did you mean 'lucir/cifar100/b50s10'"):
+        preset("lucir/cifar10/b50s10")
+
+
+# ---- the registry -----------------------------------------------------------------------------------------
+
+
+def test_a_name_has_one_owner() -> None:
+    registry: Registry[int] = Registry("number")
+    assert registry.register("one")(1) == 1
+    with pytest.raises(ValueError, match="number 'one' is registered twice"):
+        registry.register("one")(2)
+    assert registry["one"] == 1
+    registry.register("another")(3)
+    assert list(registry) == ["another", "one"]
+    assert len(registry) == 2
+    assert "one" in registry
+    assert "two" not in registry
+    with pytest.raises(UserError, match="unknown number 'onw'; did you mean 'one'"):
+        registry["onw"]
+    with pytest.raises(UserError, match="unknown number 'xyz'; known: another, one"):
+        registry["xyz"]
