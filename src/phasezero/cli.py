@@ -21,7 +21,7 @@ from phasezero.errors import UserError
 from phasezero.initial import TERMS
 from phasezero.methods import METHODS
 from phasezero.nets import NETWORKS
-from phasezero.presets import PRESETS, build_config, preset, standard_name
+from phasezero.presets import PRESETS, build_config, method_names, preset, standard_name
 from phasezero.results.figures import draw_curves
 from phasezero.results.record import load_records
 from phasezero.results.tables import comparison_warnings, markdown_table, results_table
@@ -167,7 +167,7 @@ def with_epochs(config: RunConfig, epochs: int) -> RunConfig:
 def list_names(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
     """Methods, phase-0 terms, data sets, networks, class orders and presets, by name."""
     names = {
-        "methods": list(METHODS),
+        "methods": [name for method in METHODS for name in method_names(method)],
         "initial": list(TERMS),
         "data": list(DATA_SETS),
         "networks": list(NETWORKS),

@@ -84,8 +84,9 @@ class RunConfig:
 
     @property
     def label(self) -> str:
-        """`lucir+cwd`: the method and its phase-0 terms."""
-        return "+".join([self.method.name, *(term.name for term in self.initial)])
+        """`lucir+cwd`, `lucir-original`: the method, its variant and its phase-0 terms."""
+        method = "-".join(filter(None, [self.method.name, self.method.variant]))
+        return "+".join([method, *(term.name for term in self.initial)])
 
     def to_dict(self) -> dict[str, Any]:
         plain: dict[str, Any] = _plain(dataclasses.asdict(self))
@@ -190,7 +191,7 @@ def _build(kind: type, values: Any, where: str) -> Any:
         registry: Any = METHODS if kind is MethodOptions else TERMS
         if "name" not in values:
             raise UserError(f"{where}: a name is needed, one of {', '.join(registry)}")
-        kind = registry[values["name"]].Options
+        kind = registry[_convert(str, values["name"], f"{where}.name")].Options
     hints = typing.get_type_hints(kind)
     names = [entry.name for entry in dataclasses.fields(kind)]
     for key in values:

@@ -16,8 +16,9 @@ from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
 from phasezero.engine.checkpoint import load_checkpoint, save_checkpoint
 from phasezero.engine.device import Device
+from phasezero.engine.evaluate import Labels
 from phasezero.engine.trainer import Listener, PhaseResult, Trainer
-from phasezero.results.metrics import confusion_matrix
+from phasezero.results.metrics import Counts, confusion_matrix
 from phasezero.results.record import (
     Environment,
     PhaseRecord,
@@ -80,14 +81,16 @@ def run(
 
 
 def _phase_record(result: PhaseResult, sizes: tuple[int, ...]) -> PhaseRecord:
-    truth, head, nearest_mean = result.predictions
-    seen = result.phase.seen
+    answers = result.predictions
+
+    def confusion(predicted: Labels) -> Counts:
+        return confusion_matrix(answers.truth, predicted, result.phase.seen)
+
     return phase_record(
         phase_sizes=sizes,
-        confusion=confusion_matrix(truth, head, seen),
-        nearest_mean_confusion=(
-            confusion_matrix(truth, nearest_mean, seen) if nearest_mean is not None else None
-        ),
+        confusion=confusion(answers.head),
+        nearest_mean_confusion=None if answers.nearest_mean is None else confusion(answers.nearest_mean),
+        uncorrected_confusion=None if answers.uncorrected is None else confusion(answers.uncorrected),
         train_images=result.train_images,
         memory_per_class=result.memory,
         loss=result.loss,

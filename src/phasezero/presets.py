@@ -1,21 +1,21 @@
-"""Presets: complete configurations by name, `METHOD[+TERM]/DATA/bBsS`.
+"""Presets: complete configurations by name, `METHOD[-VARIANT][+TERM]/DATA/bBsS`.
 
-A data set says how it is trained (network, schedule, protocol) and which numbers LUCIR and CwD take there; a
-preset is a method, its phase-0 terms and a data set together. Where a number is not the default of its class,
-a comment names its source.
+A data set says how networks are commonly trained on it; a method and a phase-0 term bring what their authors
+set otherwise there (`published`, beside their equations). A preset is the three together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from phasezero.config import Network, Protocol, RunConfig, Training, parse_term
 from phasezero.data.catalog import DATA_SETS, split_name
-from phasezero.errors import UserError
-from phasezero.methods import METHODS, MethodOptions
-from phasezero.methods.lucir import Lucir
+from phasezero.errors import UserError, unknown
+from phasezero.initial import TERMS
+from phasezero.methods import METHODS
 from phasezero.registry import Registry
 from phasezero.schedule import Schedule
 
@@ -24,57 +24,31 @@ PRESETS: Registry[Callable[[], RunConfig]] = Registry("preset")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a data set is trained."""
+    """How a data set is trained, and the protocols published on it; None where only the user can know."""
 
     network: Network
     training: Training
-    lucir: Lucir.Options
-    eta: float
-    """CwD's coefficient."""
-    cwd_lr: float | None = None
-    """Phase-0 learning rate with CwD, where the published scripts use another one than without."""
     base: int | None = 50
     steps: tuple[int, ...] = (10, 5, 2)
-    """B and the published choices of S; None where only the user can know."""
 
 
 _IMAGENET = Training(*2 * (Schedule(epochs=90, milestones=(30, 60), weight_decay=1e-4),))
 
 RECIPES = {
     # In small: the same shape (a long flat start, two drops) for a network that a CPU trains in a minute.
-    # eta: with so short a training 0.5 costs phase 0 more than it gives later (docs/results.md).
     "glyphs": Recipe(
         Network("resnet-glyphs"),
         Training(
             Schedule(epochs=10, milestones=(7, 9), batch_size=64),
             Schedule(epochs=6, milestones=(4, 5), batch_size=64),
         ),
-        Lucir.Options(),
-        eta=0.1,
     ),
-    "cifar100": Recipe(Network("resnet18-cifar"), Training(), Lucir.Options(), eta=0.5),
-    # The published ImageNet100 scripts: eta 0.75, and with CwD a phase-0 rate of 0.2 (0.1 without).
-    "imagenet100": Recipe(
-        Network("resnet18"), _IMAGENET, Lucir.Options(lambda_base=10.0), eta=0.75, cwd_lr=0.2
-    ),
-    # eta 1.5 and class-balanced fine-tuning: the paper's author, asked about ImageNet; the rest is LUCIR's own.
-    "imagenet": Recipe(
-        Network("resnet18"),
-        _IMAGENET,
-        Lucir.Options(lambda_base=10.0, imprint=True, balanced_epochs=20),
-        eta=1.5,
-        base=100,
-        steps=(100, 50),
-    ),
-    # Anybody's photos are trained like ImageNet100; B and S are theirs to say.
-    "folder": Recipe(Network("resnet18"), _IMAGENET, Lucir.Options(lambda_base=10.0), eta=0.75, base=None),
+    "cifar100": Recipe(Network("resnet18-cifar"), Training()),
+    "imagenet100": Recipe(Network("resnet18"), _IMAGENET),
+    "imagenet": Recipe(Network("resnet18"), _IMAGENET, base=100, steps=(100, 50)),
+    "folder": Recipe(Network("resnet18"), _IMAGENET, base=None),
 }
-
-
-def recipe_for(data: str) -> Recipe:
-    name = split_name(data)[0]
-    DATA_SETS[name]  # an unknown name is refused here
-    return RECIPES["imagenet100" if name.startswith("imagenet100") else name]
+LIKE_IMAGENET100 = ("imagenet100-cwd", "imagenet100-lucir", "imagenet100-podnet")
 
 
 def build_config(
@@ -85,25 +59,54 @@ def build_config(
     base: int | None = None,
     step: int | None = None,
 ) -> RunConfig:
-    """A complete configuration from names; `initial` holds terms such as `cwd` or `cwd:0.75`."""
-    recipe = recipe_for(data)
-    base = base if base is not None else recipe.base
-    if base is None or (step is None and not recipe.base):
+    """A complete configuration from names: `lucir` or `lucir-original`; terms such as `cwd` or `cwd:0.75`."""
+    name = split_name(data)[0]
+    data_set = DATA_SETS[name]
+    recipe = RECIPES["imagenet100" if name in LIKE_IMAGENET100 else name]
+    # Anybody's photos are trained with the numbers published for ImageNet100.
+    family = "imagenet100" if name in (*LIKE_IMAGENET100, "folder") else name
+    if recipe.base is None and (base is None or step is None):
         raise UserError(f"data {data!r}: say how many classes come first and at a time (--base B --step S)")
-    step = step if step is not None else recipe.steps[0]
-    terms = [parse_term(text if ":" in text or text != "cwd" else f"cwd:{recipe.eta}") for text in initial]
-    training = recipe.training
-    if recipe.cwd_lr is not None and any(term.name == "cwd" for term in terms):
-        training = replace(training, first=replace(training.first, lr=recipe.cwd_lr))
-    options: MethodOptions = recipe.lucir if method == "lucir" else METHODS[method].Options()
+
+    plain, variant = split_method(method)
+    settings: dict[str, Any] = {}
+    for published in (METHODS[plain].published, {"*": METHODS[plain].variants.get(variant, {})}):
+        settings |= {**published.get("*", {}), **published.get(family, {})}
+    terms = []
+    for text in initial:
+        term = parse_term(text)
+        own = dict(TERMS[term.name].published.get(family, {}))
+        weight = own.pop("weight", term.weight)
+        terms.append(term if ":" in text else replace(term, weight=weight))
+        settings |= own
     config = RunConfig(
-        protocol=Protocol(data, DATA_SETS[split_name(data)[0]].class_order, base, step),
+        protocol=Protocol(
+            data,
+            data_set.class_order,
+            base=recipe.base or 0 if base is None else base,
+            step=recipe.steps[0] if step is None else step,
+        ),
         network=recipe.network,
-        method=options,
+        method=METHODS[plain].Options(variant=variant),
         initial=tuple(terms),
-        training=training,
-    )
+        training=recipe.training,
+    ).override(settings)
     return replace(config, name=standard_name(config))
+
+
+def split_method(method: str) -> tuple[str, str]:
+    """`lucir-original` -> ("lucir", "original"); a plain name has an empty variant."""
+    if method in METHODS:
+        return method, ""
+    plain, _, variant = method.partition("-")
+    if plain in METHODS and variant in METHODS[plain].variants:
+        return plain, variant
+    raise unknown("method", method, [name for one in METHODS for name in method_names(one)])
+
+
+def method_names(method: str) -> list[str]:
+    """The method and its variants, as they are asked for."""
+    return [method, *(f"{method}-{variant}" for variant in METHODS[method].variants)]
 
 
 def standard_name(config: RunConfig) -> str:
@@ -121,13 +124,18 @@ def preset(name: str, *, seed: int = 0) -> RunConfig:
 
 
 def _register_presets() -> None:
-    for data in DATA_SETS:
-        if split_name(data)[0] == "folder" or data == "imagenet100":  # an alias has no presets of its own
-            continue
-        for step in recipe_for(data).steps:
-            for initial in ((), ("cwd",)):
-                build = partial(build_config, "lucir", data, initial=initial, step=step)
-                PRESETS.register(build().name)(build)
+    data_sets: Mapping[str, Recipe] = {
+        name: RECIPES["imagenet100" if name in LIKE_IMAGENET100 else name]
+        for name in DATA_SETS
+        if name not in ("folder", "imagenet100")  # B and S are the user's; an alias has no presets of its own
+    }
+    for data, recipe in data_sets.items():
+        for method in (name for one in METHODS for name in method_names(one)):
+            for step in recipe.steps:
+                for initial in ((), *((term,) for term in TERMS)):
+                    build = partial(build_config, method, data, initial=initial, step=step)
+                    label = "+".join([method, *initial])
+                    PRESETS.register(f"{label}/{data}/b{recipe.base}s{step}")(build)
 
 
 _register_presets()

@@ -48,8 +48,7 @@ class RunProgress:
         self.progress.update(self.task, advance=images, now=now)
 
     def phase(self, result: PhaseResult) -> None:
-        truth, head, _ = result.predictions
-        accuracy = 100 * float((truth == head).mean())
+        accuracy = 100 * float((result.predictions.truth == result.predictions.head).mean())
         line = (
             f"{self.title}: phase {result.phase.index}, {result.phase.seen} classes, "
             f"accuracy {accuracy:.2f} % ({result.seconds['total']:.1f} s)"

@@ -28,7 +28,7 @@ class Schedule:
             raise UserError(
                 f"schedule: epochs {self.epochs} and batch_size {self.batch_size} must be positive"
             )
-        if self.lr <= 0:
+        if not 0 < self.lr < math.inf:
             raise UserError(f"schedule: lr must be above zero, got {self.lr}")
 
     def lr_at(self, epoch: int) -> float:
@@ -40,5 +40,5 @@ class Schedule:
 
     def stretched(self, epochs: int) -> Schedule:
         """The same shape over another number of epochs: the drops keep their place in proportion."""
-        milestones = tuple(round(milestone * epochs / self.epochs) for milestone in self.milestones)
+        milestones = tuple(round(milestone * epochs / max(self.epochs, 1)) for milestone in self.milestones)
         return replace(self, epochs=epochs, milestones=milestones)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -86,7 +87,8 @@ def test_accuracies_are_those_of_the_predictions(toy_config: Make, toy_data: Ima
     diary = Diary()
     record = run(toy_config(), data=toy_data, listener=diary)
     for phase, result in zip(record["phases"], diary.results, strict=True):
-        truth, head, nearest = result.predictions
+        truth, head, nearest, uncorrected = result.predictions
+        assert uncorrected is None  # LUCIR's head corrects nothing
         assert nearest is not None
         right = sum(int(a == b) for a, b in zip(truth, head, strict=True))
         assert phase["accuracy"]["head"] == 100 * right / len(truth)
@@ -151,7 +153,7 @@ def test_lucirs_old_class_weights_do_not_move(toy_config: Make, toy_data: ImageD
 
     trainer.listener = Watch()
     list(trainer.run())
-    for earlier, later in zip(seen, seen[1:], strict=False):
+    for earlier, later in itertools.pairwise(seen):
         for old, same in zip(earlier, later, strict=False):
             assert torch.equal(old, same)
     assert all(block.grad is None for block in trainer.model.head.blocks)

@@ -56,16 +56,16 @@ def test_schema_is_strict_at_every_level_but_config(
     for path in every_object(record):
         changed = copy.deepcopy(record)
         at(changed, path)["stray"] = "value"
-        assert validator.is_valid(changed) == (path == ("config",)), path
+        assert validator.is_valid(changed) == (path[:1] == ("config",)), path
 
 
 def test_schema_and_reader_name_every_missing_key(
     make_record: Make, validator: jsonschema.Draft202012Validator, tmp_path: Path
 ) -> None:
     record = make_record(sizes=(3, 1), nearest_mean=True)
-    free = {("config",), ("phases", 0, "loss"), ("phases", 1, "loss")}
+    free = {("phases", 0, "loss"), ("phases", 1, "loss")}
     for path in every_object(record):
-        for key in () if path in free else at(record, path):
+        for key in () if path in free or path[:1] == ("config",) else at(record, path):
             changed = copy.deepcopy(record)
             del at(changed, path)[key]
             assert not validator.is_valid(changed), (path, key)

@@ -22,6 +22,8 @@ class Predictions(NamedTuple):
     head: Labels
     nearest_mean: Labels | None
     """None where there are no exemplars to take means of."""
+    uncorrected: Labels | None
+    """The head's answers without its bias correction; None where it has none."""
 
 
 def observe(
@@ -58,11 +60,14 @@ def evaluate(
 
     def answers(output: Output) -> Tensor:
         head = output.logits.argmax(1)
-        if means is None:
-            return head[:, None]
         # Between unit vectors the nearest is the one with the largest product.
-        nearest = (F.normalize(output.features, dim=1) @ means.T).argmax(1)
-        return torch.stack([head, nearest], 1)
+        nearest = head if means is None else (F.normalize(output.features, dim=1) @ means.T).argmax(1)
+        return torch.stack([head, nearest, output.similarities.argmax(1)], 1)
 
-    columns = observe(model, source, indices, batch_size, answers).cpu().numpy().T
-    return Predictions(source.labels[indices].numpy(), columns[0], columns[1] if means is not None else None)
+    head, nearest, uncorrected = observe(model, source, indices, batch_size, answers).cpu().numpy().T
+    return Predictions(
+        truth=source.labels[indices].numpy(),
+        head=head,
+        nearest_mean=nearest if means is not None else None,
+        uncorrected=uncorrected if model.head.corrects_bias else None,
+    )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -28,6 +29,8 @@ class Term:
     """Called with a batch of phase 0, returns an unweighted scalar; the trainer multiplies by the weight."""
 
     Options: ClassVar[type[TermOptions]] = TermOptions
+    published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """The authors' settings by data set: `weight` is the term's own, other keys are the configuration's."""
 
     def __init__(self, options: TermOptions, phase: Phase) -> None:
         self.options = options

@@ -6,9 +6,9 @@ capturable: no `.item()`, no shapes that depend on data, no Python branch on a t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -85,10 +85,15 @@ class Stage:
 @dataclass(frozen=True)
 class MethodOptions:
     name: str = ""
+    variant: str = ""  # a named set of the options below, kept for the run's name; changes nothing by itself
 
 
 class Method:
     Options: ClassVar[type[MethodOptions]] = MethodOptions
+    published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """The authors' settings by data set (`*`: all of them), as dotted keys of a configuration."""
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Named ways to run the method; presets are made of each, as `method-variant`."""
     needs_teacher: ClassVar[bool] = True
     """Whether losses look at the previous phase's model."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +13,14 @@ from torch.nn import functional as F
 class Scores(NamedTuple):
     logits: Tensor
     similarities: Tensor
-    """Before the scale: cosines for the cosine head (LUCIR's ranking loss needs them), else the logits."""
+    """Before any scale or correction: cosines for the cosine head (LUCIR's ranking loss needs them)."""
 
 
 class GrowingHead(nn.Module):
     """The part that all heads share: a list of weight blocks, [classes of the phase, d] each."""
+
+    corrects_bias: ClassVar[bool] = False
+    """Whether logits are corrected similarities, so that both answers are worth recording (BiC)."""
 
     def __init__(self, feature_size: int) -> None:
         super().__init__()

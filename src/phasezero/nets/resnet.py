@@ -1,7 +1,7 @@
 """Residual networks: ResNet-18 for small and for large images, ResNet-32, and a small one for glyphs.
 
 All are one class. `forward` gives the pooled features and the output map of each stage (PODNet distils
-those). The last block's normalisation and sum, and the pooling, are done in float32 at least, whatever the
+those). The last block's second normalisation, its sum and the pooling are done in float32 at least, whatever the
 precision of the convolutions: CwD standardises these features, and should not standardise rounding.
 """
 
@@ -41,10 +41,10 @@ class BasicBlock(nn.Module):
         self.is_last = False
 
     def forward(self, x: Tensor) -> Tensor:
-        out = self.conv2(self.relu(self.bn1(self.conv1(x))))
+        out, identity = self.conv2(self.relu(self.bn1(self.conv1(x)))), self.shortcut(x)
         if self.is_last:
-            out = at_least_float32(out)
-        out = self.bn2(out) + self.shortcut(x)
+            out, identity = at_least_float32(out), at_least_float32(identity)
+        out = self.bn2(out) + identity
         result: Tensor = self.last_relu(out)
         return result
 

@@ -26,7 +26,8 @@ from phasezero.results import metrics
 SCHEMA_VERSION = 1
 FILE_NAME = "record.json"
 
-Classifier = Literal["head", "nearest_mean"]
+Classifier = Literal["head", "nearest_mean", "uncorrected"]
+"""`uncorrected`: the head without its bias correction, where the method has one (BiC)."""
 
 
 class DataRecord(TypedDict):
@@ -44,11 +45,13 @@ class DataRecord(TypedDict):
 class Accuracy(TypedDict):
     head: float
     nearest_mean: float | None
+    uncorrected: float | None
 
 
 class AccuracyRow(TypedDict):
     head: list[float]
     nearest_mean: list[float] | None
+    uncorrected: list[float] | None
 
 
 class Confusion(TypedDict):
@@ -86,6 +89,7 @@ class Metrics(TypedDict):
 class Summary(TypedDict):
     head: Metrics
     nearest_mean: Metrics | None
+    uncorrected: Metrics | None
 
 
 class Timing(TypedDict):
@@ -159,13 +163,20 @@ def phase_record(
     phase_sizes: Sequence[int],
     confusion: metrics.Counts,
     nearest_mean_confusion: metrics.Counts | None,
+    uncorrected_confusion: metrics.Counts | None = None,
     train_images: int,
     memory_per_class: Sequence[int],
     loss: Mapping[str, Sequence[float]],
     seconds: Mapping[str, float],
 ) -> PhaseRecord:
     """The block of the phase just finished; `phase_sizes` are the sizes so far, this phase's last."""
-    other = nearest_mean_confusion
+
+    def overall(counts: metrics.Counts | None) -> float | None:
+        return None if counts is None else metrics.overall_accuracy(counts)
+
+    def row(counts: metrics.Counts | None) -> list[float] | None:
+        return None if counts is None else metrics.phase_accuracies(counts, phase_sizes)
+
     true, predicted = np.nonzero(confusion)
     return PhaseRecord(
         phase=len(phase_sizes) - 1,
@@ -175,11 +186,13 @@ def phase_record(
         test_images=int(confusion.sum()),
         accuracy=Accuracy(
             head=metrics.overall_accuracy(confusion),
-            nearest_mean=None if other is None else metrics.overall_accuracy(other),
+            nearest_mean=overall(nearest_mean_confusion),
+            uncorrected=overall(uncorrected_confusion),
         ),
         by_phase=AccuracyRow(
             head=metrics.phase_accuracies(confusion, phase_sizes),
-            nearest_mean=None if other is None else metrics.phase_accuracies(other, phase_sizes),
+            nearest_mean=row(nearest_mean_confusion),
+            uncorrected=row(uncorrected_confusion),
         ),
         confusion=Confusion(
             true=true.tolist(), predicted=predicted.tolist(), count=confusion[true, predicted].tolist()
@@ -220,12 +233,15 @@ def run_record(
 
 
 def summarise(phases: Sequence[PhaseRecord]) -> Summary:
-    """The summary block; nearest_mean is None unless every phase has it."""
+    """The summary block; a classifier other than the head is None unless every phase has it."""
     head = _metrics([phase["accuracy"]["head"] for phase in phases], [p["by_phase"]["head"] for p in phases])
-    accuracies = [a for phase in phases if (a := phase["accuracy"]["nearest_mean"]) is not None]
-    rows = [row for phase in phases if (row := phase["by_phase"]["nearest_mean"]) is not None]
-    complete = len(accuracies) == len(rows) == len(phases)
-    return Summary(head=head, nearest_mean=_metrics(accuracies, rows) if complete else None)
+
+    def other(classifier: Literal["nearest_mean", "uncorrected"]) -> Metrics | None:
+        accuracies = [a for phase in phases if (a := phase["accuracy"][classifier]) is not None]
+        rows = [row for phase in phases if (row := phase["by_phase"][classifier]) is not None]
+        return _metrics(accuracies, rows) if len(accuracies) == len(rows) == len(phases) else None
+
+    return Summary(head=head, nearest_mean=other("nearest_mean"), uncorrected=other("uncorrected"))
 
 
 def _metrics(accuracies: Sequence[float], matrix: Sequence[Sequence[float]]) -> Metrics:
