@@ -378,9 +378,11 @@ def test_every_preset_is_complete(name: str) -> None:
     phases = cut_phases(classes, config.protocol.base, config.protocol.step)
     assert phases[-1].seen == classes
     assert len(class_order(config.protocol.class_order, classes)) == classes
-    assert config.protocol.memory == "per_class:20"
     assert config.protocol.selection == "herding"
-    assert config.network.last_relu is False
+    if config.method.variant not in ("free", "total"):
+        assert config.protocol.memory == "per_class:20"
+    signed = config.method.name in ("lucir", "aanet", "podnet", "joint")
+    assert config.network.last_relu is not signed
 
 
 @pytest.mark.parametrize("data", ["cifar100", "imagenet100-cwd", "imagenet100-lucir", "imagenet100-podnet"])
@@ -447,7 +449,7 @@ def test_imagenet(cwd: bool) -> None:
 
 def test_cwd_is_the_published_codes_on_unit_features() -> None:
     for name in PRESETS:
-        for term in preset(name).initial:
+        for term in preset(name).initial if "+cwd/" in name else ():
             assert term == ClassWiseDecorrelation.Options(
                 name="cwd", weight=term.weight, form="code", normalize=True
             )

@@ -17,6 +17,7 @@ from phasezero.config import RunConfig, load_yaml, parse_assignments, parse_term
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
 from phasezero.engine.passes import DivergenceError
+from phasezero.engine.store import PhaseZeroStore
 from phasezero.errors import UserError
 from phasezero.initial import TERMS
 from phasezero.methods import METHODS
@@ -119,7 +120,7 @@ def run(
     epochs: Annotated[
         int | None, typer.Option(help="Epochs of every phase; rate drops move with it.")
     ] = None,
-    precision: Annotated[str | None, typer.Option(help="auto, fp32, tf32, bf16.")] = None,
+    precision: Annotated[str | None, typer.Option(help="auto, fp32, tf32, bf16, fp16.")] = None,
     engine: Annotated[str | None, typer.Option(help="auto, eager, captured, compiled.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1.")] = None,
     root: Annotated[
@@ -132,6 +133,10 @@ def run(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace records that are there.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds.")] = False,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Keep and share finished phase-0 states here.", envvar="PHASEZERO_STORE"),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
 ) -> None:
     """Train, phase by phase. Without a preset: LUCIR and LUCIR+CwD on the embedded glyphs."""
@@ -151,7 +156,9 @@ def run(
     if dry_run:
         print("---\n".join(job.to_yaml() for job in jobs), end="")
         return
-    written = run_all(jobs, root=root, out=out, overwrite=overwrite, resume=resume, console=Console())
+    written = run_all(
+        jobs, root=root, out=out, overwrite=overwrite, resume=resume, store=store, console=Console()
+    )
     print_results([written.folder], classifier="head")
     for label, path in written.paths.items():
         Console(soft_wrap=True).print(f"{label:>8}: {path}", markup=False, highlight=False)
@@ -236,6 +243,29 @@ def data_get(
     if data_set.download is None:
         raise UserError(f"data set {name!r} cannot be downloaded: {data_set.summary}")
     data_set.download(root or default_root())
+
+
+@app.command()
+def store(
+    folder: Annotated[Path, typer.Argument(envvar="PHASEZERO_STORE", help="The store's folder.")],
+    verify: Annotated[bool, typer.Option("--verify", help="Read every entry and check its digest.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove the damaged entries.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Remove all entries.")] = False,
+) -> None:
+    """What a store of finished phase-0 states holds."""
+    shelf = PhaseZeroStore(folder)
+    damaged = 0
+    for entry in list(shelf.entries()):
+        sound = entry.sound if verify or prune else True
+        damaged += not sound
+        size = entry.path.stat().st_size / 2**20 if entry.path.exists() else 0.0
+        state = ("sound" if sound else "DAMAGED") if verify or prune else ""
+        facts = f"{entry.note.get('name')} seed {entry.note.get('seed')}"
+        print(f"{entry.key[:12]}  {size:7.1f} MiB  {facts}  {state}".rstrip())
+        if empty or (prune and not sound):
+            shelf.remove(entry)
+    if damaged and not prune:
+        raise UserError(f"{damaged} damaged entries in {folder}; they are never used; --prune removes them")
 
 
 def main() -> None:

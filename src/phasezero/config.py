@@ -54,6 +54,7 @@ class Network:
 class Training:
     first: Schedule = Schedule()  # phase 0
     later: Schedule = Schedule()
+    brightness: float = 0.0  # jitter of the training images; PODNet's and AANets' codes: 63/255 = 0.247
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Engine:
     """How it is computed. `auto` is settled when the run starts; the record says what was used."""
 
     device: str = "auto"
-    precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
+    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"
     engine: Literal["auto", "eager", "captured", "compiled"] = "auto"
     test_batch_size: int = 500
     loss_limit: float = 1e4  # a mean epoch loss beyond this is called divergence

@@ -14,18 +14,15 @@ from phasezero._version import __version__
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
-from phasezero.engine.checkpoint import load_checkpoint, save_checkpoint
 from phasezero.engine.device import Device
-from phasezero.engine.evaluate import Labels
-from phasezero.engine.trainer import Listener, PhaseResult, Trainer
-from phasezero.results.metrics import Counts, confusion_matrix
+from phasezero.engine.persist import OracleWorkshop, train_phases
+from phasezero.engine.store import PhaseZeroStore
+from phasezero.engine.trainer import Listener, Trainer
 from phasezero.results.record import (
     Environment,
-    PhaseRecord,
     Record,
     Timing,
     data_record,
-    phase_record,
     run_record,
 )
 
@@ -37,25 +34,20 @@ def run(
     data: ImageData | None = None,
     listener: Listener | None = None,
     checkpoint: Path | None = None,
+    store: Path | None = None,
 ) -> Record:
     """Trains all phases and returns the record. `data` spares loading what the caller has already.
 
-    With a `checkpoint` file each finished phase is kept there, and a run that finds one goes on from it.
+    With a `checkpoint` file each finished phase is kept there, and a run that finds one goes on from it. With a
+    `store` folder, finished phase-0 states are kept and shared between runs that have the same phase 0.
     """
-    started, clock = datetime.datetime.now(datetime.UTC), time.perf_counter()
+    started = datetime.datetime.now(datetime.UTC)
+    clock = time.perf_counter()
     data = data or load_data(config.protocol.data, root)
-    trainer = Trainer(config, data, listener)
-    phases: list[PhaseRecord] = []
-    if checkpoint is not None and checkpoint.exists():
-        saved = load_checkpoint(checkpoint, config)
-        phases, clock = list(saved.phases), clock - saved.seconds
-        if len(phases) < len(trainer.stream.phases):
-            trainer.restore(len(phases), saved.model, saved.exemplars)
-    if len(phases) < len(trainer.stream.phases):
-        for result in trainer.run():
-            phases.append(_phase_record(result, trainer.stream.sizes[: result.phase.index + 1]))
-            if checkpoint is not None:
-                save_checkpoint(checkpoint, config, trainer, phases, time.perf_counter() - clock)
+    shelf = PhaseZeroStore(store) if store is not None else None
+    trainer = Trainer(config, data, listener, OracleWorkshop(config, data, listener, shelf))
+    preparing = time.perf_counter() - clock
+    trained = train_phases(trainer, data, checkpoint, shelf)
     order = trainer.stream.order
     return run_record(
         name=config.name or f"{config.label}/{config.protocol.data}",
@@ -72,29 +64,13 @@ def run(
             train_images=sum(map(len, trainer.train_by_class)),
             test_images=sum(map(len, trainer.test_by_class)),
         ),
-        phases=phases,
+        phases=trained.phases,
         timing=Timing(
-            started=started.isoformat(timespec="seconds"), seconds_total=time.perf_counter() - clock
+            started=started.isoformat(timespec="seconds"),
+            seconds_total=preparing + trained.seconds,
+            reused_phase_zero=trained.reused_phase_zero,
         ),
         environment=environment(trainer.device),
-    )
-
-
-def _phase_record(result: PhaseResult, sizes: tuple[int, ...]) -> PhaseRecord:
-    answers = result.predictions
-
-    def confusion(predicted: Labels) -> Counts:
-        return confusion_matrix(answers.truth, predicted, result.phase.seen)
-
-    return phase_record(
-        phase_sizes=sizes,
-        confusion=confusion(answers.head),
-        nearest_mean_confusion=None if answers.nearest_mean is None else confusion(answers.nearest_mean),
-        uncorrected_confusion=None if answers.uncorrected is None else confusion(answers.uncorrected),
-        train_images=result.train_images,
-        memory_per_class=result.memory,
-        loss=result.loss,
-        seconds=result.seconds,
     )
 
 

@@ -70,12 +70,15 @@ def build_config(
 
     plain, variant = split_method(method)
     settings: dict[str, Any] = {}
-    for published in (METHODS[plain].published, {"*": METHODS[plain].variants.get(variant, {})}):
+    for published in (METHODS[plain].published, METHODS[plain].variants.get(variant, {})):
         settings |= {**published.get("*", {}), **published.get(family, {})}
+    if not fits(plain, variant, family):
+        raise UserError(f"method {method!r} is not defined for data {data!r}; use {plain!r} and --set")
     terms = []
     for text in initial:
         term = parse_term(text)
-        own = dict(TERMS[term.name].published.get(family, {}))
+        published = TERMS[term.name].published
+        own = {**published.get(family, {}), **published.get(f"{plain}/{family}", {})}
         weight = own.pop("weight", term.weight)
         terms.append(term if ":" in text else replace(term, weight=weight))
         settings |= own
@@ -109,6 +112,11 @@ def method_names(method: str) -> list[str]:
     return [method, *(f"{method}-{variant}" for variant in METHODS[method].variants)]
 
 
+def fits(method: str, variant: str, family: str) -> bool:
+    """Whether a variant is defined for a data set (the method itself is for all)."""
+    return not variant or not METHODS[method].variants[variant].keys().isdisjoint(("*", family))
+
+
 def standard_name(config: RunConfig) -> str:
     """`lucir+cwd/cifar100/b50s10`, or with the sizes where they are listed."""
     protocol = config.protocol
@@ -130,7 +138,9 @@ def _register_presets() -> None:
         if name not in ("folder", "imagenet100")  # B and S are the user's; an alias has no presets of its own
     }
     for data, recipe in data_sets.items():
-        for method in (name for one in METHODS for name in method_names(one)):
+        family = "imagenet100" if data in LIKE_IMAGENET100 else data
+        names = [name for one in METHODS for name in method_names(one) if fits(*split_method(name), family)]
+        for method in names:
             for step in recipe.steps:
                 for initial in ((), *((term,) for term in TERMS)):
                     build = partial(build_config, method, data, initial=initial, step=step)

@@ -14,7 +14,7 @@ from rich.progress import (
 
 from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
-from phasezero.engine.trainer import PhaseResult
+from phasezero.engine.outcome import PhaseResult
 
 
 def make_progress(console: Console) -> Progress:

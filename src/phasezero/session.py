@@ -39,6 +39,7 @@ def run_all(
     out: Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    store: Path | None = None,
     console: Console | None = None,
 ) -> Written:
     """Runs each configuration and writes record and configuration of each, then a table and a picture of all.
@@ -65,7 +66,13 @@ def run_all(
                     checkpoint = target / "checkpoint.safetensors"
                     if not resume:
                         checkpoint.unlink(missing_ok=True)
-                    record = run(job, data=data[job.protocol.data], listener=listener, checkpoint=checkpoint)
+                    record = run(
+                        job,
+                        data=data[job.protocol.data],
+                        listener=listener,
+                        checkpoint=checkpoint,
+                        store=store,
+                    )
                     write_record(target / FILE_NAME, record)
                     (target / "config.yaml").write_text(job.to_yaml())
                 listener.finished()

@@ -276,3 +276,22 @@ def test_the_images_choose_the_source(paths: list[Path]) -> None:
         ResidentImages(ImageSplit(paths, labels.numpy()), labels, FILES, CPU)
     with pytest.raises(TypeError):
         FileImages(ImageSplit(images, labels.numpy()), labels, FILES, CPU)
+
+
+def test_brightness_multiplies_pixels_and_is_cut_at_white() -> None:
+    images = np.array([10, 100, 200, 250], np.uint8).repeat(4).reshape(4, 2, 2, 1)
+    plain = Preparation((0.0,), (1.0,), crop="pad", size=2, padding=0, flip=False)
+    source = ResidentImages(ImageSplit(images, np.arange(4)), torch.arange(4), plain, torch.device("cpu"))
+    seen = []
+    for seed in range(50):
+        rng = torch.Generator().manual_seed(seed)
+        ((ticket,),) = source.train_batches(torch.arange(4), 4, rng, brightness=0.5)
+        pixels, labels = source.prepare((ticket,))
+        for image, label, light in zip(pixels, labels.tolist(), ticket[4].tolist(), strict=True):
+            factor = light / 65536
+            assert 0.5 <= factor <= 1.5
+            expected = min(int(images[label, 0, 0, 0]) * factor, 255.0) / 255
+            assert torch.allclose(image, torch.full_like(image, expected), atol=1e-6)
+            seen.append(factor)
+    assert min(seen) < 0.6
+    assert max(seen) > 1.4

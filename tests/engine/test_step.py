@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 from phasezero.data.images import ImageSplit, Preparation
 from phasezero.data.loader import ResidentImages
 from phasezero.data.stream import Phase
-from phasezero.engine.step import StepProgram
+from phasezero.engine.step import LossScale, StepProgram
 from phasezero.initial.cwd import ClassWiseDecorrelation
 from phasezero.methods.base import Batch, Loss, Stage
 from phasezero.methods.lucir import Lucir
@@ -311,3 +312,25 @@ def test_a_step_that_looks_at_values_is_caught(spoil: Callable[[Loss], Loss], er
     """So that the tests above can fail."""
     with FakeTensorMode(), pytest.raises(error):
         run_fake(Lucir(Lucir.Options()), LATER, "train", spoil)
+
+
+def test_an_overflow_skips_the_step_and_halves_the_scale() -> None:
+    scaling = LossScale(torch.device("cpu"))
+    weight = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=torch.tensor(0.1), momentum=0.9, fused=True)
+    optimizer.state[weight]["momentum_buffer"] = torch.zeros(3)
+    optimizer.found_inf = scaling.overflow  # type: ignore[attr-defined]
+
+    weight.grad = torch.tensor([1.0, math.inf, 2.0])
+    scaling.unscale([weight.grad])
+    optimizer.step()
+    scaling.update()
+    assert weight.tolist() == [1.0, 1.0, 1.0]
+    assert scaling.scale.item() == 2.0**12
+
+    weight.grad = torch.tensor([1.0, 2.0, 3.0]) * 2.0**12
+    scaling.unscale([weight.grad])
+    optimizer.step()
+    scaling.update()
+    assert weight.tolist() == pytest.approx([0.9, 0.8, 0.7])
+    assert scaling.scale.item() == 2.0**12

@@ -356,9 +356,9 @@ def test_the_balanced_stage_runs_on_the_exemplars_of_all_classes() -> None:
     drawn: list[list[int]] = []
     train_batches = trainer.train.train_batches
 
-    def watched(indices: Tensor, batch_size: int, generator: torch.Generator) -> object:
+    def watched(indices: Tensor, *others: Any) -> object:
         drawn.append(sorted(indices.tolist()))
-        return train_batches(indices, batch_size, generator)
+        return train_batches(indices, *others)
 
     trainer.train.train_batches = watched  # type: ignore[method-assign]
     results = list(trainer.run())

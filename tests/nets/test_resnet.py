@@ -33,7 +33,7 @@ every_network = pytest.mark.parametrize("name", PLANS)
 
 
 def test_every_network_is_tested() -> None:
-    assert set(NETWORKS) == set(PLANS)
+    assert {name for name in NETWORKS if not name.endswith("-podnet")} == set(PLANS)  # those have their own
 
 
 # ---- size -------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def build(
             test_images=100 * classes,
         ),
         phases=phases,
-        timing={"started": "2026-01-02T03:04:05Z", "seconds_total": 15.6},
+        timing={"started": "2026-01-02T03:04:05Z", "seconds_total": 15.6, "reused_phase_zero": False},
         environment={
             "phasezero": "0.1.0",
             "python": "3.11.7",

@@ -27,14 +27,27 @@ class ImageSource(Protocol):
     labels: Tensor
     """The class of each image as a position in the stream, on the CPU."""
 
-    def train_batches(self, indices: Tensor, batch_size: int, rng: torch.Generator) -> Iterator[Ticket]:
-        """One epoch over the indices, shuffled and augmented; the last batch may be smaller."""
+    def train_batches(
+        self, indices: Tensor, batch_size: int, rng: torch.Generator, brightness: float = 0.0
+    ) -> Iterator[Ticket]:
+        """One epoch over the indices, shuffled and augmented; the last batch may be smaller.
+
+        `brightness` b: pixels times a factor between 1 - b and 1 + b, cut at white (PODNet's jitter: 63/255).
+        """
 
     def test_batches(self, indices: Tensor, batch_size: int) -> Iterator[Ticket]:
         """The indices in their order, unaugmented."""
 
     def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
         """Normalised float images [n, C, H, W] (channels last in memory) and their labels."""
+
+
+FULL_LIGHT = 1 << 16
+"""Brightness factors travel in tickets as whole numbers of this unit."""
+
+
+def _factors(count: int, brightness: float, rng: torch.Generator) -> Tensor:
+    return 1 + brightness * (2 * torch.rand(count, generator=rng) - 1)
 
 
 class Normalise:
@@ -70,12 +83,17 @@ class ResidentImages:
         self.columns = torch.arange(self.width, device=device)
         self.normalise = Normalise(preparation, device)
 
-    def train_batches(self, indices: Tensor, batch_size: int, rng: torch.Generator) -> Iterator[Ticket]:
+    def train_batches(
+        self, indices: Tensor, batch_size: int, rng: torch.Generator, brightness: float = 0.0
+    ) -> Iterator[Ticket]:
         count = len(indices)
         shuffled = indices[torch.randperm(count, generator=rng)]
         offsets = torch.randint(0, 2 * self.padding + 1, (2, count), generator=rng)
         flips = torch.randint(0, 2 if self.flip else 1, (1, count), generator=rng)
-        return self._slices(torch.cat([shuffled[None], offsets, flips]), batch_size)
+        plan = [shuffled[None], offsets, flips]
+        if brightness:
+            plan.append((_factors(count, brightness, rng) * FULL_LIGHT).round().long()[None])
+        return self._slices(torch.cat(plan), batch_size)
 
     def test_batches(self, indices: Tensor, batch_size: int) -> Iterator[Ticket]:
         middle = torch.full((2, len(indices)), self.padding)
@@ -86,10 +104,12 @@ class ResidentImages:
         return ((part,) for part in plan.to(self.images.device).split(batch_size, dim=1))
 
     def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
-        index, top, left, flip = ticket[0]
+        index, top, left, flip, *light = ticket[0]
         rows = top[:, None] + self.rows
         columns = left[:, None] + torch.where(flip[:, None] > 0, self.width - 1 - self.columns, self.columns)
         crops = self.images[index[:, None, None], rows[:, :, None], columns[:, None, :]]
+        if light:
+            crops = (crops * (light[0] / FULL_LIGHT)[:, None, None, None]).clamp_max(255)
         return self.normalise(crops), self.device_labels[index]
 
 
@@ -115,13 +135,18 @@ class FileImages:
         self.workers = workers
         self.normalise = Normalise(preparation, device)
 
-    def train_batches(self, indices: Tensor, batch_size: int, rng: torch.Generator) -> Iterator[Ticket]:
+    def train_batches(
+        self, indices: Tensor, batch_size: int, rng: torch.Generator, brightness: float = 0.0
+    ) -> Iterator[Ticket]:
         order = indices[torch.randperm(len(indices), generator=rng)].tolist()
         draws = torch.rand(len(order), 5, generator=rng).numpy()
+        factors = _factors(len(order), brightness, rng).numpy() if brightness else None
         size = self.preparation.size
 
         def view(at: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
             crop = random_resized_view(read_image(self.paths[order[at]]), size, draws[at])
+            if factors is not None:
+                crop = np.clip(crop * factors[at], 0, 255).astype(np.uint8)
             return crop[:, ::-1] if self.preparation.flip and draws[at, 4] < 0.5 else crop
 
         return self._batches(order, batch_size, view)

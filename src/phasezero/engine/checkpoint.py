@@ -53,8 +53,8 @@ def save_checkpoint(
         raise
 
 
-def load_checkpoint(path: Path, config: RunConfig) -> Checkpoint:
-    """The checkpoint, if it is one of this very configuration; UserError otherwise."""
+def load_checkpoint(path: Path, config: RunConfig | None = None) -> Checkpoint:
+    """The checkpoint, if it is one (and of this very configuration, where one is given); else UserError."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -64,7 +64,7 @@ def load_checkpoint(path: Path, config: RunConfig) -> Checkpoint:
     if metadata.get("format") != FORMAT:
         raise UserError(f"{path} is not a checkpoint of this phasezero; delete it to start anew")
     facts = json.loads(metadata["facts"])
-    if facts["config"] != config.to_dict():
+    if config is not None and facts["config"] != config.to_dict():
         key = _first_difference(facts["config"], config.to_dict())
         raise UserError(f"checkpoint {path} is of another configuration ({key}); choose another --out")
     model = {

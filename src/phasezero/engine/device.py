@@ -53,7 +53,7 @@ class Device:
 
     def place(self, model: IncrementalModel) -> IncrementalModel:
         """The model on the device, its convolutions channels-last (faster on CPUs and tensor cores alike)."""
-        model.half_precision = torch.bfloat16 if self.precision == "bf16" else None
+        model.half_precision = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
         return model.to(device=self.torch, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
     def synchronize(self) -> None:

@@ -34,12 +34,14 @@ def observe(
     take: Callable[[Output], Tensor],
 ) -> Tensor:
     """`take` of the model's output on each image (test view, evaluation mode), in the order given."""
-    was_training = model.training
+    was_training, half_precision = model.training, model.half_precision
     model.eval()
+    model.half_precision = None  # what is reported or kept is not rounded; it costs little
     with torch.inference_mode():
         batches = source.test_batches(indices, batch_size)
         parts = [take(model(source.prepare(ticket)[0])) for ticket in batches]
     model.train(was_training)
+    model.half_precision = half_precision
     return torch.cat(parts)
 
 

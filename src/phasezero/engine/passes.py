@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from phasezero.data.loader import ImageSource
+from phasezero.data.loader import ImageSource, Ticket
 from phasezero.engine.device import Device
 from phasezero.engine.step import StepProgram, make_step
 from phasezero.methods.base import Loss, Stage
@@ -32,12 +32,15 @@ class StagePass:
         source: ImageSource,
         indices: Tensor,
         device: Device,
+        brightness: float = 0.0,
     ) -> None:
         self.stage, self.model, self.source, self.indices = stage, model, source, indices
+        self.brightness = brightness
         for parameter in stage.accumulate:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        self.program = StepProgram(model, teacher, loss, stage, source, device.torch)
+        watched = teacher if stage.needs_teacher else None
+        self.program = StepProgram(model, watched, loss, stage, source, device.torch)
         self.step = make_step(self.program, device.engine)
         if device.engine == "compiled":
             model.compile_backbone(stage.schedule.batch_size)
@@ -48,9 +51,16 @@ class StagePass:
         self.program.learning_rate.fill_(self.stage.schedule.lr_at(epoch))
         self.program.loss_sum.zero_()
         with self._gradients():
-            for ticket in self.source.train_batches(self.indices, self.stage.schedule.batch_size, rng):
+            for ticket in self._batches(rng):
                 self.step(ticket)
         return float(self.program.loss_sum) / len(self.indices)  # the epoch's only wait for the device
+
+    def _batches(self, rng: torch.Generator) -> Iterator[Ticket]:
+        batch_size = self.stage.schedule.batch_size
+        if self.stage.augment:
+            return self.source.train_batches(self.indices, batch_size, rng, self.brightness)
+        shuffled = self.indices[torch.randperm(len(self.indices), generator=rng)]
+        return self.source.test_batches(shuffled, batch_size)
 
     @contextmanager
     def _gradients(self) -> Iterator[None]:

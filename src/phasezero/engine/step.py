@@ -17,6 +17,27 @@ from phasezero.methods.base import Batch, Loss, Stage
 from phasezero.nets import IncrementalModel
 
 
+class LossScale:
+    """Dynamic loss scaling for float16, whose small gradients would vanish otherwise.
+
+    torch.amp.GradScaler does the same but asks the host at each step whether to skip it; here the optimiser's
+    own kernel reads `overflow` on the device, so that the step can be captured.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.scale = torch.tensor(2.0**13, device=device)
+        self.calm_steps = torch.zeros((), device=device, dtype=torch.int32)
+        self.overflow = torch.zeros((), device=device)
+
+    def unscale(self, gradients: list[Tensor]) -> None:
+        self.overflow.zero_()
+        torch._amp_foreach_non_finite_check_and_unscale_(gradients, self.overflow, self.scale.reciprocal())
+
+    def update(self) -> None:
+        """GradScaler's defaults: halved after an overflow, doubled after 2,000 steps without one."""
+        torch._amp_update_scale_(self.scale, self.calm_steps, self.overflow, 2.0, 0.5, 2000)
+
+
 class StepProgram:
     """What a step does, whoever runs it. Sums the losses on the device, to be read once an epoch."""
 
@@ -46,6 +67,11 @@ class StepProgram:
         self.accumulated = list(stage.accumulate)
         self.fresh = [parameter for parameter in stage.parameters if id(parameter) not in accumulated]
         self.loss_sum = torch.zeros((), device=device, dtype=torch.float64)
+        # Sums over steps would mix scales, so where gradients accumulate there is no scaling.
+        scales = model.half_precision == torch.float16 and not stage.accumulate
+        self.scaling = LossScale(device) if scales else None
+        if self.scaling is not None:
+            self.optimizer.found_inf = self.scaling.overflow  # type: ignore[attr-defined]
 
     def run(self, ticket: Ticket) -> None:
         images, labels = self.source.prepare(ticket)
@@ -57,19 +83,24 @@ class StepProgram:
         loss = self.loss(Batch(images, labels, output, teacher_output))
         for parameter in self.fresh:
             parameter.grad = None
-        loss.backward()
+        (loss if self.scaling is None else loss * self.scaling.scale).backward()
+        gradients = [parameter.grad for parameter in self.fresh if parameter.grad is not None]
+        if self.scaling is not None:
+            self.scaling.unscale(gradients)
         if self.clamp is not None:
-            gradients = [parameter.grad for parameter in self.fresh if parameter.grad is not None]
             torch._foreach_clamp_min_(gradients, -self.clamp)
             torch._foreach_clamp_max_(gradients, self.clamp)
         self.optimizer.step()
+        if self.scaling is not None:
+            self.scaling.update()
         self.loss_sum += loss.detach() * len(labels)
 
     def state(self) -> list[Tensor]:
         """Every tensor that a step changes."""
         momentum = [entry["momentum_buffer"] for entry in self.optimizer.state.values()]
         sums = [parameter.grad for parameter in self.accumulated if parameter.grad is not None]
-        return [*self.model.parameters(), *self.model.buffers(), *momentum, *sums, self.loss_sum]
+        scaling = [self.scaling.scale, self.scaling.calm_steps] if self.scaling is not None else []
+        return [*self.model.parameters(), *self.model.buffers(), *momentum, *sums, *scaling, self.loss_sum]
 
 
 class CapturedStep:

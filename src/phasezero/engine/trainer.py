@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -17,9 +16,10 @@ from phasezero.data.loader import ImageSource, make_source
 from phasezero.data.stream import ClassStream, Phase, make_stream
 from phasezero.engine.device import Device
 from phasezero.engine.evaluate import Predictions, evaluate, exemplar_means, pooled_features
+from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.passes import StagePass, refuse_divergence
 from phasezero.errors import UserError
-from phasezero.initial import TERMS
+from phasezero.initial import TERMS, Workshop
 from phasezero.memory import ExemplarMemory, MemoryRule
 from phasezero.methods import METHODS, Batch, Stage
 from phasezero.methods.base import Loss
@@ -38,20 +38,6 @@ class Listener(Protocol):
 
     def phase(self, result: PhaseResult) -> None:
         """A phase has been trained and evaluated."""
-
-
-@dataclass(frozen=True)
-class PhaseResult:
-    """What a phase left behind: predictions on the test images of all seen classes, and how it went."""
-
-    phase: Phase
-    train_images: int
-    predictions: Predictions
-    memory: list[int]
-    """Exemplars kept of each seen class."""
-    loss: dict[str, list[float]]
-    """The mean loss of each epoch, by stage."""
-    seconds: dict[str, float]
 
 
 def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device]:
@@ -75,9 +61,16 @@ def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device]:
 class Trainer:
     """One run's state between phases: the model, its teacher, the exemplars."""
 
-    def __init__(self, config: RunConfig, data: ImageData, listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        data: ImageData,
+        listener: Listener | None = None,
+        workshop: Workshop | None = None,
+    ) -> None:
         self.config = config
         self.listener = listener
+        self.workshop = workshop
         self.stream, self.device = check(config, data)
         protocol = config.protocol
 
@@ -133,11 +126,13 @@ class Trainer:
         losses, train_images = {}, 0
         for stage in self.method.stages(self.model, phase, schedule):
             indices = stage.images(images)
+            if not len(indices):  # a balanced set without exemplars, say
+                continue
             train_images = train_images or len(indices)
             losses[stage.name] = self._run_stage(stage, phase, images, indices)
             clock.lap(stage.name)
 
-        self.memory.by_class = list(images.choose_exemplars())
+        self.memory.by_class = list(self.method.exemplars(images))
         clock.lap("select")
         if self.method.needs_teacher:
             self.teacher = self.model.teacher_copy()
@@ -167,13 +162,14 @@ class Trainer:
 
     def _make_pass(self, stage: Stage, phase: Phase, indices: Tensor) -> StagePass:
         loss = self._with_initial_terms(stage.loss, phase)
-        return StagePass(stage, loss, self.model, self.teacher, self.train, indices, self.device)
+        brightness = self.config.training.brightness
+        return StagePass(stage, loss, self.model, self.teacher, self.train, indices, self.device, brightness)
 
     def _with_initial_terms(self, loss: Loss, phase: Phase) -> Loss:
         """Phase 0: the method's loss plus each configured term."""
         if phase.index:
             return loss
-        terms = [TERMS[options.name](options, phase) for options in self.config.initial]
+        terms = [TERMS[options.name](options, phase, self.workshop) for options in self.config.initial]
 
         def total(batch: Batch) -> Tensor:
             return loss(batch) + sum(term.options.weight * term(batch) for term in terms)
@@ -192,8 +188,9 @@ class Trainer:
     def _total_images(self) -> int:
         """All images that the main stages have yet to train on, for the progress display."""
         total = 0
-        seen = self.stream.phases[self.phases_done].old
-        for phase in self.stream.phases[self.phases_done :]:
+        left = self.stream.phases[self.phases_done :]
+        seen = left[0].old if left else 0
+        for phase in left:
             new = sum(len(indices) for indices in self.train_by_class[phase.old : phase.seen])
             kept = sum(min(self.memory.rule.quota(seen), len(i)) for i in self.train_by_class[:seen])
             schedule = self.config.training.later if phase.index else self.config.training.first
@@ -209,6 +206,7 @@ class _PhaseView:
         self.trainer, self.phase = trainer, phase
         self.new: Sequence[Tensor] = trainer.train_by_class[phase.old : phase.seen]
         self.kept: Sequence[Tensor] = list(trainer.memory.by_class)
+        self.quota = trainer.memory.rule.quota(phase.seen)
 
     def all_seen(self) -> Sequence[Tensor]:
         return self.trainer.train_by_class[: self.phase.seen]

@@ -1,6 +1,6 @@
 """Phase-0 terms. Importing this package registers them all."""
 
-from phasezero.initial import cwd
-from phasezero.initial.base import TERMS, Term, TermOptions
+from phasezero.initial import cwd, decov, mimic, sdc
+from phasezero.initial.base import TERMS, Term, TermOptions, Workshop
 
-__all__ = ["TERMS", "Term", "TermOptions", "cwd"]
+__all__ = ["TERMS", "Term", "TermOptions", "Workshop", "cwd", "decov", "mimic", "sdc"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
 from phasezero.data.stream import Phase
 from phasezero.methods.base import Batch
+from phasezero.nets import IncrementalModel
 from phasezero.registry import Registry
 
 
@@ -25,14 +26,22 @@ class TermOptions:
         return f"{self.name}:{self.weight:g}"
 
 
+class Workshop(Protocol):
+    """What a term may ask for before training starts."""
+
+    def oracle(self, path: str) -> IncrementalModel:
+        """A frozen model that has seen all classes: of that checkpoint, or trained now and kept."""
+
+
 class Term:
     """Called with a batch of phase 0, returns an unweighted scalar; the trainer multiplies by the weight."""
 
     Options: ClassVar[type[TermOptions]] = TermOptions
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """The authors' settings by data set: `weight` is the term's own, other keys are the configuration's."""
+    """The authors' settings by data set, or by `method/data set`: `weight` is the term's own, other keys are
+    the configuration's."""
 
-    def __init__(self, options: TermOptions, phase: Phase) -> None:
+    def __init__(self, options: TermOptions, phase: Phase, workshop: Workshop | None = None) -> None:
         self.options = options
         self.phase = phase
 

@@ -7,7 +7,7 @@ capturable: no `.item()`, no shapes that depend on data, no Python branch on a t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
@@ -39,6 +39,8 @@ class PhaseImages(Protocol):
     """Of each class of this phase."""
     kept: Sequence[Tensor]
     """The exemplars of each class of earlier phases, best first."""
+    quota: int
+    """How many exemplars a class may keep after this phase."""
 
     def all_seen(self) -> Sequence[Tensor]:
         """Every image of every class seen so far: what only an oracle may ask for."""
@@ -74,12 +76,24 @@ class Stage:
     images: Callable[[PhaseImages], Tensor] = new_and_exemplars
     batch_statistics: bool = True
     """Whether BatchNorm uses and updates batch statistics (train mode)."""
+    augment: bool = True
+    """Whether images are cropped and flipped at random; else they are seen as in testing."""
+    needs_teacher: bool = True
+    """Whether the loss looks at the previous phase's model (where there is one)."""
     clamp_gradients: float | None = None
     """Each entry of each gradient is cut to plus or minus this."""
     accumulate: Sequence[nn.Parameter] = ()
     """Parameters whose gradients are summed from step to step and never set back (AANets' weights)."""
     each_epoch: Stage | None = None
     """Another stage, of which one epoch follows each epoch of this one (AANets' second level)."""
+
+
+Settings = Mapping[str, Mapping[str, Any]]
+
+
+def both_phases(**settings: object) -> dict[str, object]:
+    """Settings of a schedule, for phase 0 and the later phases alike."""
+    return {f"training.{when}.{key}": value for when in ("first", "later") for key, value in settings.items()}
 
 
 @dataclass(frozen=True)
@@ -90,10 +104,10 @@ class MethodOptions:
 
 class Method:
     Options: ClassVar[type[MethodOptions]] = MethodOptions
-    published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    published: ClassVar[Settings] = {}
     """The authors' settings by data set (`*`: all of them), as dotted keys of a configuration."""
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Named ways to run the method; presets are made of each, as `method-variant`."""
+    variants: ClassVar[Mapping[str, Settings]] = {}
+    """Other named ways to run the method, for the data sets named; presets are called `method-variant`."""
     needs_teacher: ClassVar[bool] = True
     """Whether losses look at the previous phase's model."""
 
@@ -113,6 +127,14 @@ class Method:
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
         """What to train in this phase, in order; `schedule` is the configured one of the phase."""
         return [Stage("train", schedule, self.make_loss(phase), trainable(model))]
+
+    def exemplars(self, images: PhaseImages) -> Sequence[Tensor]:
+        """What to keep of every class seen, called when the phase is trained."""
+        return images.choose_exemplars()
+
+    def phase_zero(self) -> object:
+        """What of this method phase 0 depends on: methods that give the same share finished phase 0s."""
+        return asdict(self.options)
 
     def make_loss(self, phase: Phase) -> Loss:
         raise NotImplementedError

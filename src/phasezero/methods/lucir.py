@@ -76,7 +76,7 @@ class Lucir(Method):
     }
     variants = {
         # LUCIR's own scripts: a narrow ResNet-32 on CIFAR100, and imprinted class weights.
-        "original": {"network.name": "resnet32", "method.imprint": True},
+        "original": {"cifar100": {"network.name": "resnet32", "method.imprint": True}},
     }
     options: Options
 
@@ -108,6 +108,9 @@ class Lucir(Method):
                 Stage("balance", balanced, loss, weights, balanced_exemplars, batch_statistics=False)
             )
         return stages
+
+    def phase_zero(self) -> object:
+        return "cross-entropy on a cosine head"
 
     def make_loss(self, phase: Phase) -> Loss:
         if phase.index == 0:

@@ -1,16 +1,23 @@
 """Networks: backbones, heads that grow, and the model of both."""
 
+from phasezero.nets.bias import BiasCorrectedHead
 from phasezero.nets.heads import CosineHead, GrowingHead, LinearHead
+from phasezero.nets.lsc import LocalSimilarityHead, imprint_proxies
 from phasezero.nets.model import IncrementalModel, Output
+from phasezero.nets.podnet import PodResNet
 from phasezero.nets.resnet import NETWORKS, Features, ResNet
 
 __all__ = [
     "NETWORKS",
+    "BiasCorrectedHead",
     "CosineHead",
     "Features",
     "GrowingHead",
     "IncrementalModel",
     "LinearHead",
+    "LocalSimilarityHead",
     "Output",
+    "PodResNet",
     "ResNet",
+    "imprint_proxies",
 ]

@@ -29,16 +29,17 @@ class IncrementalModel(nn.Module):
         self.head = head
         self.half_precision: torch.dtype | None = None
         """Autocast type of the backbone; head and losses always stay in the features' float32."""
-        self._compiled: tuple[int, Callable[[Tensor], Features]] | None = None
+        self._compiled: dict[int, Callable[[Tensor], Features]] = {}
 
     def compile_backbone(self, batch_size: int) -> None:
         """Batches of this size run through a compiled backbone; it does not change when the head grows."""
-        self._compiled = (batch_size, torch.compile(self.backbone, dynamic=False))
+        self._compiled[batch_size] = torch.compile(self.backbone, dynamic=False)
+
+    def replace_backbone(self, backbone: nn.Module) -> None:
+        self.backbone, self._compiled = backbone, {}
 
     def forward(self, images: Tensor) -> Output:
-        backbone: Callable[[Tensor], Features] = self.backbone
-        if self._compiled is not None and self._compiled[0] == len(images):
-            backbone = self._compiled[1]
+        backbone = self._compiled.get(len(images), self.backbone)
         with torch.autocast(images.device.type, self.half_precision, enabled=self.half_precision is not None):
             found = backbone(images)
         scores = self.head(found.pooled)
@@ -46,11 +47,11 @@ class IncrementalModel(nn.Module):
 
     def teacher_copy(self) -> IncrementalModel:
         """A frozen copy in evaluation mode."""
-        compiled, self._compiled = self._compiled, None
+        compiled, self._compiled = self._compiled, {}
         teacher = copy.deepcopy(self).eval()
         self._compiled = compiled
-        if compiled is not None:
-            teacher.compile_backbone(compiled[0])
+        for batch_size in compiled:
+            teacher.compile_backbone(batch_size)
         for parameter in teacher.parameters():
             parameter.requires_grad_(False)
         return teacher

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from phasezero.registry import Registry
 
+Stem = Literal["conv3", "conv3-stride2", "conv3-pool", "imagenet"]
+
 
 class Features(NamedTuple):
     pooled: Tensor
@@ -58,7 +60,7 @@ class ResNet(nn.Module):
         widths: tuple[int, ...],
         blocks: tuple[int, ...],
         *,
-        stem: Literal["conv3", "conv3-stride2", "imagenet"],
+        stem: Stem,
         channels: int = 3,
         last_relu: bool = False,
     ) -> None:
@@ -75,6 +77,8 @@ class ResNet(nn.Module):
             self.stem = nn.Sequential(
                 nn.Conv2d(channels, widths[0], 3, stride, 1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU()
             )
+            if stem == "conv3-pool":  # PODNet's for large images
+                self.stem.append(nn.MaxPool2d(3, 2, 1))
         self.stages = nn.ModuleList()
         inputs = widths[0]
         for index, (width, count) in enumerate(zip(widths, blocks, strict=True)):
@@ -110,12 +114,13 @@ class NetworkFactory:
         self,
         widths: tuple[int, ...],
         blocks: tuple[int, ...],
-        stem: Literal["conv3", "conv3-stride2", "imagenet"],
+        stem: Stem,
+        network: type[ResNet] = ResNet,
     ) -> None:
-        self.widths, self.blocks, self.stem = widths, blocks, stem
+        self.widths, self.blocks, self.stem, self.network = widths, blocks, stem, network
 
     def __call__(self, *, channels: int = 3, last_relu: bool = False) -> ResNet:
-        return ResNet(self.widths, self.blocks, stem=self.stem, channels=channels, last_relu=last_relu)
+        return self.network(self.widths, self.blocks, stem=self.stem, channels=channels, last_relu=last_relu)
 
 
 NETWORKS: Registry[NetworkFactory] = Registry("network")

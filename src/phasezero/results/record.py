@@ -95,6 +95,7 @@ class Summary(TypedDict):
 class Timing(TypedDict):
     started: str
     seconds_total: float
+    reused_phase_zero: bool
 
 
 class Environment(TypedDict):
@@ -358,6 +359,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
     "null": (type(None),),
+    "boolean": (bool,),
 }
 
 
@@ -370,7 +372,7 @@ def _problems(value: Any, rule: dict[str, Any], where: str) -> Iterator[str]:
     kinds = rule.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     fits = isinstance(value, tuple(kind for name in kinds for kind in _KINDS[name]))
-    if kinds and (isinstance(value, bool) or not fits):
+    if kinds and (not fits or isinstance(value, bool) != ("boolean" in kinds)):
         yield f"{where} should be {' or '.join(kinds)}"
     elif isinstance(value, dict):
         for key in rule.get("required", []):

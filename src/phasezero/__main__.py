@@ -1,0 +1,5 @@
+"""`python -m phasezero` is the command `phasezero`."""
+
+from phasezero.cli import main
+
+main()

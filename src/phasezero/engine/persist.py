@@ -1,0 +1,99 @@
+"""Training that survives: phases are kept as they finish, and found again instead of computed again."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
+from phasezero.engine.checkpoint import load_checkpoint, save_checkpoint
+from phasezero.engine.store import PhaseZeroStore, phase_zero_key
+from phasezero.engine.trainer import Listener, Trainer
+from phasezero.errors import UserError
+from phasezero.nets import IncrementalModel
+from phasezero.results.record import PhaseRecord
+
+
+@dataclass(frozen=True)
+class Trained:
+    phases: list[PhaseRecord]
+    seconds: float
+    """Of computing, whenever it happened; a phase 0 out of the store counts nothing."""
+    reused_phase_zero: bool
+
+
+def train_phases(
+    trainer: Trainer, data: ImageData, checkpoint: Path | None = None, store: PhaseZeroStore | None = None
+) -> Trained:
+    """All phases of a trainer: from its checkpoint on, or from a stored phase 0 on, or from the start."""
+    config, clock = trainer.config, time.perf_counter()
+    phases: list[PhaseRecord] = []
+    reused, key = False, ""
+    if checkpoint is not None and checkpoint.exists():
+        saved = load_checkpoint(checkpoint, config)
+        trainer.restore(len(saved.phases), saved.model, saved.exemplars)
+        phases, clock = list(saved.phases), clock - saved.seconds
+    elif store is not None:
+        key = phase_zero_key(config, data, trainer)
+        found = store.find(key)
+        if found is not None:
+            trainer.restore(1, found.model, found.exemplars)
+            phases, reused = list(found.phases), True
+    for result in trainer.run():
+        phases.append(result.to_record(trainer.stream.sizes[: result.phase.index + 1]))
+        seconds = time.perf_counter() - clock
+        if store is not None and key and len(phases) == 1:
+            store.keep(key, config, trainer, phases[0], seconds)
+        if checkpoint is not None:
+            save_checkpoint(checkpoint, config, trainer, phases, seconds)
+    return Trained(phases, time.perf_counter() - clock, reused)
+
+
+class OracleWorkshop:
+    """The mimic term's oracle: the same method's phase 0, with all classes of the stream at once and no term.
+
+    It comes from a checkpoint where one is named, else from the store, else it is trained on the spot (and kept
+    in the store, if there is one).
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        data: ImageData,
+        listener: Listener | None = None,
+        store: PhaseZeroStore | None = None,
+    ) -> None:
+        self.config, self.data, self.listener, self.store = config, data, listener, store
+
+    def oracle(self, path: str) -> IncrementalModel:
+        protocol = self.config.protocol
+        classes = sum(protocol.phase_sizes) or len(self.data.class_ids)
+        if not isinstance(protocol.class_order, str):
+            classes = min(classes, len(protocol.class_order))
+        all_at_once = replace(protocol, phase_sizes=(classes,), memory="per_class:0")
+        config = replace(self.config, name=f"oracle/{protocol.data}", protocol=all_at_once, initial=())
+        trainer = Trainer(config, self.data, self.listener)
+        if not path:
+            train_phases(trainer, self.data, store=self.store)
+            return trainer.model.teacher_copy()
+
+        saved = load_checkpoint(Path(path))
+        if (
+            seen := saved.phases[-1]["seen_classes"]
+        ) < classes - 1:  # the authors' own oracle lacked one class
+            raise UserError(f"oracle {path} has seen {seen} classes, the run has {classes}")
+        # Its head may have grown in other steps than ours; features are all that is asked of an oracle.
+        prefix = "backbone."
+        features = {
+            name.removeprefix(prefix): t for name, t in saved.model.items() if name.startswith(prefix)
+        }
+        try:
+            trainer.model.backbone.load_state_dict(features)
+        except RuntimeError:
+            raise UserError(f"oracle {path} is not of the network {config.network.name!r}") from None
+        trainer.model.head.grow(classes, torch.Generator())
+        return trainer.model.teacher_copy()

@@ -1,0 +1,120 @@
+"""Finished phase-0 states, kept by content: what went into one is hashed, and the hash is its name.
+
+S=10, 5 and 2 share their phase 0, as do LUCIR and AANet, and an oracle is the phase 0 of all classes. An entry
+is a checkpoint file with a digest beside it; one that does not match its digest is never used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from phasezero._version import __version__
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData, ImageSplit
+from phasezero.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from phasezero.engine.trainer import Trainer
+from phasezero.errors import UserError
+from phasezero.results.record import PhaseRecord
+
+
+def phase_zero_key(config: RunConfig, data: ImageData, trainer: Trainer) -> str:
+    """A hash over everything that a finished phase 0 depends on, and nothing that only later phases see."""
+    first = trainer.stream.order[: trainer.stream.phases[0].seen]
+    inputs = {
+        "phasezero": __version__,
+        "torch": torch.__version__,
+        "data": data.name,
+        "classes": [data.class_ids[index] for index in first],
+        "images": [_fingerprint(split, first) for split in (data.train, data.test)],
+        "preparation": asdict(data.preparation),
+        "network": asdict(config.network),
+        "method": trainer.method.phase_zero(),
+        "initial": [asdict(term) for term in config.initial],
+        "training": [asdict(config.training.first), config.training.brightness],
+        "memory": [trainer.memory.rule.quota(len(first)), config.protocol.selection],
+        "seed": config.seed,
+        "device": [trainer.device.description, trainer.device.precision, trainer.device.engine],
+    }
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def _fingerprint(split: ImageSplit, classes: tuple[int, ...]) -> str:
+    """The images of these classes: pixels where they are in memory, else names and sizes of the files."""
+    digest = hashlib.sha256()
+    chosen = np.flatnonzero(np.isin(split.labels, classes))
+    digest.update(split.labels[chosen].tobytes())
+    if isinstance(split.images, np.ndarray):
+        digest.update(split.images[chosen].tobytes())
+    else:
+        for index in chosen.tolist():
+            path = split.images[index]
+            digest.update(f"{path.parent.name}/{path.name}:{path.stat().st_size}\n".encode())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Entry:
+    key: str
+    path: Path
+    note: dict[str, Any]
+    """Who made it: the run's name and seed, seconds, the file's digest."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether the file is what was written."""
+        return self.path.exists() and _digest(self.path) == self.note.get("sha256")
+
+
+class PhaseZeroStore:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find(self, key: str) -> Checkpoint | None:
+        """The entry of that key; None where there is none, or none to be trusted."""
+        entry = self._entry(self.folder / f"{key}.json")
+        if entry is None or not entry.sound:
+            return None
+        try:
+            return load_checkpoint(entry.path)
+        except UserError:
+            return None
+
+    def keep(self, key: str, config: RunConfig, trainer: Trainer, phase: PhaseRecord, seconds: float) -> None:
+        path = self.folder / f"{key}.safetensors"
+        save_checkpoint(path, config, trainer, [phase], seconds)
+        accuracy = phase["accuracy"]["head"]
+        note = {"name": config.name, "seed": config.seed, "seconds": seconds, "accuracy": accuracy}
+        temporary = self.folder / f".{key}.{os.getpid()}.tmp"
+        temporary.write_text(json.dumps({**note, "sha256": _digest(path)}, indent=1) + "\n")
+        os.replace(temporary, self.folder / f"{key}.json")
+
+    def entries(self) -> Iterator[Entry]:
+        for note in sorted(self.folder.glob("*.json")):
+            entry = self._entry(note)
+            if entry is not None:
+                yield entry
+
+    def remove(self, entry: Entry) -> None:
+        entry.path.unlink(missing_ok=True)
+        (self.folder / f"{entry.key}.json").unlink(missing_ok=True)
+
+    def _entry(self, note: Path) -> Entry | None:
+        try:
+            facts = json.loads(note.read_text())
+        except (OSError, ValueError):
+            return None
+        return Entry(note.stem, note.with_suffix(".safetensors"), facts) if isinstance(facts, dict) else None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

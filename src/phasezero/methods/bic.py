@@ -1,0 +1,150 @@
+"""BiC: Large Scale Incremental Learning (Wu et al., CVPR 2019).
+
+The last layer favours new classes, by a scale and a shift that two numbers can take back: alpha and beta, fitted
+on a balanced set held out of the training. Loss and constants are FACIL's, where as here every phase's pair stays
+in the model. `bic-podnet` is PODNet's version, which the CwD paper's CIFAR100 rows may come from: it evaluates
+without the correction, so its number is the record's `uncorrected`. (It fits by L-BFGS; here as FACIL does.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from phasezero.data.stream import Phase
+from phasezero.methods.base import (
+    METHODS,
+    Batch,
+    Loss,
+    Method,
+    MethodOptions,
+    PhaseImages,
+    Stage,
+    both_phases,
+    trainable,
+)
+from phasezero.methods.lwf import softened_cross_entropy
+from phasezero.nets import BiasCorrectedHead, GrowingHead, IncrementalModel
+from phasezero.schedule import Schedule
+
+
+def sigmoid_distillation(logits: Tensor, old_logits: Tensor, temperature: float) -> Tensor:
+    """PODNet's code: each old class's softened yes or no should be the old model's, mean over all of them."""
+    wanted = (old_logits / temperature).sigmoid()
+    return F.binary_cross_entropy_with_logits(logits / temperature, wanted)
+
+
+def correction_loss(logits: Tensor, labels: Tensor, pair: Tensor, decay: float) -> Tensor:
+    """Eq. 5, and the authors' code's weight decay of beta, which the paper does not mention (FACIL)."""
+    return F.cross_entropy(logits, labels) + decay * pair[1].square() / 2
+
+
+def split_held_out(images: PhaseImages, share: float) -> tuple[list[Tensor], list[Tensor]]:
+    """What to train on and what to hold out of each class: the first exemplars of an old one (held out since it
+    was new: `Bic.exemplars`), random images of a new one. Nothing, where it would leave a class without images."""
+    shuffle = images.generator("held-out")
+    new = [indices[torch.randperm(len(indices), generator=shuffle)] for indices in images.new]
+    classes = [*images.kept, *new]
+    count = max(1, round(share * images.quota)) if min(images.quota, *map(len, classes)) > 1 else 0
+    return [own[count:] for own in classes], [own[:count] for own in classes]
+
+
+_IMAGENET = both_phases(epochs=100, lr=0.025, milestones=(30, 60, 80, 90), weight_decay=1e-4, batch_size=64)
+
+
+@METHODS.register("bic")
+class Bic(Method):
+    @dataclass(frozen=True)
+    class Options(MethodOptions):
+        name: str = "bic"
+        held_out: float = 0.1  # of the exemplars, 2 of 20: FACIL, PODNet's and PyCIL's code
+        temperature: float = 2.0  # T, the same in FACIL, PODNet's and PyCIL's code
+        distillation: Literal["softmax", "sigmoid"] = "softmax"  # the paper's; PODNet's code
+        # The paper, lambda = old / seen: (1 - lambda) * cross-entropy + lambda * distillation; else their sum.
+        balanced_losses: bool = True
+        keep_pairs: bool = True
+        bias_epochs: int = 200  # FACIL
+        bias_lr: float = 0.1  # FACIL: the main stage's
+        bias_momentum: float = 0.9  # FACIL
+        beta_decay: float = 0.1  # FACIL, from the authors' code
+
+    published = {
+        "*": {"network.last_relu": True},
+        "glyphs": {"method.bias_epochs": 30},  # ours: the loss has long stopped falling
+    }
+    variants = {
+        "podnet": {  # options/bic/*.yaml of PODNet's code
+            "*": {
+                "method.distillation": "sigmoid",
+                "method.balanced_losses": False,
+                "method.keep_pairs": False,
+            },
+            "cifar100": both_phases(epochs=250, milestones=(100, 150, 200), weight_decay=2e-4),
+            "imagenet100": _IMAGENET,
+            "imagenet": _IMAGENET,
+        },
+    }
+    options: Options
+
+    def make_head(self, feature_size: int) -> GrowingHead:
+        return BiasCorrectedHead(feature_size, keep_pairs=self.options.keep_pairs)
+
+    def begin(self, model: IncrementalModel, phase: Phase, images: PhaseImages) -> None:
+        self.training_images, self.held_out_images = split_held_out(images, self.options.held_out)
+
+    def exemplars(self, images: PhaseImages) -> Sequence[Tensor]:
+        """Held-out images first, so that the next phases hold out the same; then herding's choice of the rest."""
+        chosen, held_out = images.choose_exemplars(), self.held_out_images
+        rest = [own[~torch.isin(own, apart)] for own, apart in zip(chosen, held_out, strict=True)]
+        return [torch.cat(both)[: images.quota] for both in zip(held_out, rest, strict=True)]
+
+    def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
+        train, held_out = torch.cat(self.training_images), torch.cat(self.held_out_images)
+        stages = [Stage("train", schedule, self.make_loss(phase), trainable(model), lambda _: train)]
+        if phase.index:
+            assert isinstance(model.head, BiasCorrectedHead)
+            options, pair = self.options, model.head.pairs[-1]
+            fit = replace(
+                schedule,
+                epochs=options.bias_epochs,
+                lr=options.bias_lr,
+                shape="step",
+                milestones=(),
+                momentum=options.bias_momentum,
+                weight_decay=0.0,
+            )
+
+            def loss(batch: Batch) -> Tensor:
+                return correction_loss(batch.output.logits, batch.labels, pair, options.beta_decay)
+
+            stages.append(
+                Stage(
+                    "bias", fit, loss, [pair], lambda _: held_out, False, augment=False, needs_teacher=False
+                )
+            )
+        return stages
+
+    def phase_zero(self) -> object:
+        return f"cross-entropy on a linear head with bias, {self.options.held_out} of the exemplars held out"
+
+    def make_loss(self, phase: Phase) -> Loss:
+        if phase.index == 0:
+            return lambda batch: F.cross_entropy(batch.output.logits, batch.labels)
+        distil = softened_cross_entropy if self.options.distillation == "softmax" else sigmoid_distillation
+        temperature = self.options.temperature
+        keep = phase.old / phase.seen  # lambda
+        learn_weight, keep_weight = (1 - keep, keep) if self.options.balanced_losses else (1.0, 1.0)
+
+        def loss(batch: Batch) -> Tensor:
+            assert batch.teacher is not None
+            logits, old_logits = batch.output.logits, batch.teacher.logits  # both corrected
+            learned = F.cross_entropy(logits, batch.labels)
+            kept = distil(logits[:, : phase.old], old_logits, temperature)
+            return learn_weight * learned + keep_weight * kept
+
+        return loss

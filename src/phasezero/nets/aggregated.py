@@ -1,0 +1,68 @@
+"""AANets' backbone: two branches of one trained network, mixed after each level (Liu et al., CVPR 2021).
+
+The stable branch keeps every kernel and learns only how much each one counts; the plastic branch learns freely.
+Both get the same input at each level, the mixture of the level before.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from phasezero.nets.resnet import Features, ResNet
+
+
+class ScaledConv2d(nn.Module):
+    """A convolution whose kernels stay as they were; one factor for each pair of channels is learned."""
+
+    kernel: Tensor
+
+    def __init__(self, source: nn.Conv2d) -> None:
+        super().__init__()
+        self.stride, self.padding = source.stride, source.padding
+        self.register_buffer("kernel", source.weight.detach().clone())
+        self.scale = nn.Parameter(self.kernel.new_ones(*self.kernel.shape[:2], 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(x, self.kernel * self.scale, None, self.stride, self.padding)
+
+
+class AggregatedResNet(nn.Module):
+    """A trained ResNet as two branches: out_l = a_l * stable_l(in) + (1 - a_l) * plastic_l(in).
+
+    A level is a stage of the ResNet, the first with the stem before it. `weights` holds all a_l, free numbers
+    that begin at 1/2; they want no gradient by themselves, so that only a stage that names them trains them.
+    """
+
+    gradient_sum: Tensor
+
+    def __init__(self, source: ResNet) -> None:
+        super().__init__()
+        self.stable, self.plastic = _levels(source), _levels(source)
+        for module in list(self.stable.modules()):
+            for name, child in list(module.named_children()):
+                if isinstance(child, nn.Conv2d):
+                    setattr(module, name, ScaledConv2d(child))
+        like = next(source.parameters())
+        self.weights = nn.Parameter(like.new_full((len(self.stable),), 0.5), requires_grad=False)
+        # Where the gradients of the weights add up: of all steps of all phases, so it is saved with the rest.
+        self.register_buffer("gradient_sum", torch.zeros_like(self.weights))
+        self.feature_size = source.feature_size
+
+    def forward(self, images: Tensor) -> Features:
+        x = images
+        maps = []
+        for weight, stable, plastic in zip(self.weights, self.stable, self.plastic, strict=True):
+            x = weight * stable(x) + (1 - weight) * plastic(x)
+            maps.append(x)
+        return Features(x.mean((2, 3)), tuple(maps))
+
+
+def _levels(source: ResNet) -> nn.ModuleList:
+    """Copies of the parts between which branches are mixed."""
+    copied = copy.deepcopy(source)
+    first, *others = copied.stages
+    return nn.ModuleList([nn.Sequential(copied.stem, first), *others])

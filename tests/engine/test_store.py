@@ -1,0 +1,105 @@
+"""Finished phase-0 states: shared where they must be, never where anything differs, never when damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from phasezero import run
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData, ImageSplit
+from phasezero.engine.store import PhaseZeroStore, phase_zero_key
+from phasezero.engine.trainer import Trainer
+from phasezero.results.record import comparable_part
+
+Make = Callable[..., RunConfig]
+
+
+def key_of(config: RunConfig, data: ImageData) -> str:
+    return phase_zero_key(config, data, Trainer(config, data))
+
+
+def test_a_stored_phase_zero_gives_the_same_record(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    alone = run(toy_config(), data=toy_data)
+    first = run(toy_config(), data=toy_data, store=tmp_path)
+    second = run(toy_config(), data=toy_data, store=tmp_path)
+    assert [r["timing"]["reused_phase_zero"] for r in (alone, first, second)] == [False, False, True]
+    assert comparable_part(alone) == comparable_part(first) == comparable_part(second)
+    other_step = run(toy_config(protocol__step=1), data=toy_data, store=tmp_path)
+    assert other_step["timing"]["reused_phase_zero"]
+    assert other_step["phases"][0]["accuracy"] == alone["phases"][0]["accuracy"]
+    assert len(list(PhaseZeroStore(tmp_path).entries())) == 1
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"seed": 1},
+        {"training.first.lr": 0.2},
+        {"initial.0.weight": 0.3},
+        {"initial.0.form": "equation"},
+        {"initial": []},
+        {"network.last_relu": True},
+        {"protocol.base": 2},
+        {"protocol.class_order": "natural"},
+        {"protocol.memory": "per_class:2"},
+        {"protocol.selection": "random"},
+        {"engine.precision": "bf16"},
+    ],
+    ids=str,
+)
+def test_what_goes_into_phase_zero_changes_the_key(
+    setting: dict[str, Any], toy_config: Make, toy_data: ImageData
+) -> None:
+    config = toy_config(engine__device="cpu")
+    assert key_of(config.override(setting), toy_data) != key_of(config, toy_data)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"protocol.step": 1}, {"training.later.lr": 0.2}, {"method.lambda_base": 9.0}, {"method.imprint": True}],
+    ids=str,
+)
+def test_what_only_later_phases_see_does_not(
+    setting: dict[str, Any], toy_config: Make, toy_data: ImageData
+) -> None:
+    assert key_of(toy_config().override(setting), toy_data) == key_of(toy_config(), toy_data)
+
+
+def test_one_changed_pixel_changes_the_key(toy_config: Make, toy_data: ImageData) -> None:
+    images = np.array(toy_data.train.images)
+    phase_zero_class = Trainer(toy_config(), toy_data).stream.order[0]
+    images[np.flatnonzero(toy_data.train.labels == phase_zero_class)[0], 0, 0, 0] ^= 1
+    changed = replace(toy_data, train=ImageSplit(images, toy_data.train.labels))
+    assert key_of(toy_config(), changed) != key_of(toy_config(), toy_data)
+
+
+def test_a_damaged_entry_is_never_used(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:
+    first = run(toy_config(), data=toy_data, store=tmp_path)
+    (entry,) = PhaseZeroStore(tmp_path).entries()
+    content = bytearray(entry.path.read_bytes())
+    content[-5] ^= 1  # one bit of one weight: safetensors itself would not notice
+    entry.path.write_bytes(content)
+    assert not entry.sound
+    again = run(toy_config(), data=toy_data, store=tmp_path)
+    assert not again["timing"]["reused_phase_zero"]
+    assert comparable_part(again) == comparable_part(first)
+    (mended,) = PhaseZeroStore(tmp_path).entries()
+    assert mended.sound
+
+
+def test_a_note_that_is_no_json_or_lies_alone_is_passed_over(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    key = key_of(toy_config(), toy_data)
+    store = PhaseZeroStore(tmp_path)
+    for text in ("{", "[]", '{"sha256": "0"}'):
+        (tmp_path / f"{key}.json").write_text(text)
+        assert store.find(key) is None

@@ -1,0 +1,82 @@
+"""The oracle-mimic term: Eq. 1, and where its oracle comes from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from phasezero import UserError, run
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
+from phasezero.data.stream import Phase
+from phasezero.engine.persist import OracleWorkshop
+from phasezero.engine.store import PhaseZeroStore
+from phasezero.initial.mimic import Mimic, oracle_mimicry
+
+Make = Callable[..., RunConfig]
+
+
+def slow_mimicry(features: list[list[float]], oracle: list[list[float]]) -> float:
+    total = 0.0
+    for ours, theirs in zip(features, oracle, strict=True):
+        product = sum(a * b for a, b in zip(ours, theirs, strict=True))
+        total += 1 - product / math.sqrt(sum(a * a for a in ours)) / math.sqrt(sum(b * b for b in theirs))
+    return total / len(features)
+
+
+def test_the_value_is_equation_one_and_the_gradient_is_its_slope() -> None:
+    rng = torch.Generator().manual_seed(0)
+    features = torch.randn(6, 5, dtype=torch.float64, generator=rng, requires_grad=True)
+    oracle = torch.randn(6, 5, dtype=torch.float64, generator=rng)
+    value = oracle_mimicry(features, oracle)
+    assert value.item() == pytest.approx(slow_mimicry(features.tolist(), oracle.tolist()), abs=1e-12)
+    assert torch.autograd.gradcheck(lambda x: oracle_mimicry(x, oracle), (features,))
+
+
+def test_a_run_trains_an_oracle_and_the_store_keeps_it(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    config = toy_config("lucir+mimic/glyphs/b50s10")
+    record = run(config, data=toy_data, store=tmp_path)
+    assert record["initial"] == ["mimic:10"]
+    names = sorted(entry.note["name"] for entry in PhaseZeroStore(tmp_path).entries())
+    assert names == ["lucir+mimic/glyphs/b50s10", "oracle/glyphs"]
+    plain = run(toy_config("lucir/glyphs/b50s10"), data=toy_data)
+    assert record["phases"][0]["loss"]["train"][0] > plain["phases"][0]["loss"]["train"][0] + 0.1
+
+
+def test_the_oracle_is_frozen_and_the_same_from_the_store(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    config = toy_config("lucir+mimic/glyphs/b50s10")
+    workshop = OracleWorkshop(config, toy_data, store=PhaseZeroStore(tmp_path))
+    trained, found = workshop.oracle(""), workshop.oracle("")
+    assert trained.head.classes == 8
+    assert not trained.training
+    assert not any(parameter.requires_grad for parameter in trained.parameters())
+    for one, other in zip(trained.state_dict().values(), found.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_an_oracle_from_a_checkpoint(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    run(toy_config("lucir/glyphs/b50s10"), data=toy_data, checkpoint=whole)
+    run(toy_config("lucir/glyphs/b50s10", protocol__phase_sizes=[4, 2]), data=toy_data, checkpoint=part)
+    config = toy_config("lucir+mimic/glyphs/b50s10")
+    assert run(config.override({"initial.0.oracle": str(whole)}), data=toy_data)["phases"]
+    with pytest.raises(UserError, match="has seen 6 classes, the run has 8"):
+        run(config.override({"initial.0.oracle": str(part)}), data=toy_data)
+    with pytest.raises(UserError, match="cannot be read"):
+        run(config.override({"initial.0.oracle": str(tmp_path / "none")}), data=toy_data)
+    other = config.override({"initial.0.oracle": str(whole), "network.name": "resnet32"})
+    with pytest.raises(UserError, match="not of the network 'resnet32'"):
+        run(other, data=toy_data)
+
+
+def test_alone_it_says_what_it_lacks() -> None:
+    with pytest.raises(UserError, match="needs an oracle"):
+        Mimic(Mimic.Options(), Phase(0, 0, 4))

@@ -1,0 +1,121 @@
+"""Every registered method with every registered phase-0 term: trains three phases, and never looks at values.
+
+A new method or term is tested here as soon as it registers itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from phasezero import run
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
+from phasezero.engine.passes import StagePass
+from phasezero.engine.trainer import Trainer
+from phasezero.initial import TERMS
+from phasezero.methods import METHODS
+from phasezero.methods.base import Batch, Loss
+from phasezero.nets import Output
+from phasezero.presets import build_config, fits, method_names, split_method
+from phasezero.results.record import comparable_part
+
+Make = Callable[..., RunConfig]
+NAMES = [name for method in METHODS for name in method_names(method) if fits(*split_method(name), "glyphs")]
+CHOICES = [(), *((term,) for term in TERMS), tuple(TERMS)]
+
+
+def small(name: str, initial: tuple[str, ...] = ()) -> RunConfig:
+    """The method's own glyphs configuration, cut to two epochs of the toy data's three phases."""
+    config = build_config(name, "glyphs", initial=initial, base=4, step=2)
+    short = {f"training.{which}.{key}": value for which in ("first", "later") for key, value in SHORT.items()}
+    fewer = dict.fromkeys(options_named(config, "epochs"), 2)
+    keep = {} if config.protocol.memory == "per_class:0" else {"protocol.memory": "per_class:4"}
+    return config.override({**short, **fewer, **keep})
+
+
+SHORT = {"epochs": 2, "milestones": [1], "batch_size": 16}
+
+
+def options_named(config: RunConfig, ending: str) -> Iterator[str]:
+    for key, value in config.to_dict()["method"].items():
+        if key.endswith(ending) and isinstance(value, int) and value:
+            yield f"method.{key}"
+
+
+@pytest.mark.parametrize(("name", "initial"), list(itertools.product(NAMES, CHOICES)), ids=str)
+def test_three_phases_with_every_term(name: str, initial: tuple[str, ...], toy_data: ImageData) -> None:
+    record = run(small(name, initial), data=toy_data)
+    assert [phase["seen_classes"] for phase in record["phases"]] == [4, 6, 8]
+    assert [term.partition(":")[0] for term in record["initial"]] == list(initial)
+    losses = [loss for phase in record["phases"] for values in phase["loss"].values() for loss in values]
+    assert losses
+    if not initial:
+        assert comparable_part(run(small(name), data=toy_data)) == comparable_part(record)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_terms_change_phase_zero(name: str, toy_data: ImageData) -> None:
+    plain = run(small(name).override({"protocol.phase_sizes": [4]}), data=toy_data)
+    for term in TERMS:
+        settings = {"protocol.phase_sizes": [4]}
+        changed = run(small(name, (term,)).override(settings), data=toy_data)
+        assert changed["phases"][0]["loss"] != plain["phases"][0]["loss"], term
+
+
+@pytest.mark.parametrize("sizes", [[4, 1, 1], [1, 1], [3, 4, 1]], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_uneven_and_single_class_phases(name: str, sizes: list[int], toy_data: ImageData) -> None:
+    record = run(small(name).override({"protocol.phase_sizes": sizes}), data=toy_data)
+    assert [phase["new_classes"] for phase in record["phases"]] == sizes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_can_be_captured(name: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stage's loss, forward and backward, on tensors without values: whatever asks for one fails."""
+    stages: dict[str, int] = {}
+
+    def watch(original: Callable[..., None]) -> Callable[..., None]:
+        def init(self: StagePass, stage: Any, loss: Loss, *rest: Any) -> None:
+            original(self, stage, loss, *rest)
+            stages[stage.name] = stages.get(stage.name, 0) + 1
+            without_values(loss, self)
+
+        return init
+
+    monkeypatch.setattr(StagePass, "__init__", watch(StagePass.__init__))
+    trainer = Trainer(small(name, tuple(term for term in TERMS if term != "mimic")), toy_data)
+    list(trainer.run())
+    assert stages["train"] == 3
+
+
+def without_values(loss: Loss, stage_pass: StagePass) -> None:
+    program = stage_pass.program
+    (ticket, *_) = stage_pass.source.train_batches(stage_pass.indices, 8, torch.Generator())
+    images, labels = stage_pass.source.prepare(ticket)
+    with torch.no_grad():
+        output = program.model(images)
+        teacher = program.teacher(images) if program.teacher is not None else None
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+
+        def fake(found: Output, trains: bool) -> Output:
+            def one(tensor: torch.Tensor) -> torch.Tensor:
+                return mode.from_tensor(tensor.detach()).requires_grad_(trains)
+
+            maps = tuple(map(one, found.maps))
+            return Output(one(found.features), one(found.logits), one(found.similarities), maps)
+
+        batch = Batch(
+            mode.from_tensor(images),
+            mode.from_tensor(labels),
+            fake(output, trains=True),
+            fake(teacher, trains=False) if teacher is not None else None,
+        )
+        value = loss(batch)
+        assert value.shape == ()
+        value.backward()
