@@ -66,8 +66,15 @@ def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:
     assert "--overwrite" in err
     # A written configuration is a runnable one.
     again = folder / names[0] / "seed1" / "config.yaml"
-    code, _, err = command("run", "--config", again, "--seeds", "1", "--out", "there", "--overwrite")
+    code, out, err = command("run", "--config", again, "--out", "there", "--overwrite")
     assert code == 0, err
+    assert "seed 1: phase 0" in out  # the file's seed
+
+    damaged = folder / names[1] / "seed0" / "record.json"
+    damaged.unlink()
+    code, out, err = command("run", *QUICK, *few, "--seeds", "0,1", "--out", "there", "--resume")
+    assert code == 0, err
+    assert damaged.exists()
 
 
 def test_list_in_both_forms(command: Command) -> None:

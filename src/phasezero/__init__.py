@@ -6,6 +6,12 @@ record = run(preset("lucir+cwd/glyphs/b50s10"))
 print(record["summary"]["head"]["average_incremental_accuracy"])
 """
 
+import os
+
+# Before torch is loaded: two processes of torch on the same cores make each other up to fifty times slower,
+# because GNU OpenMP's threads by default spin for long while they wait. Alone, shorter spinning costs nothing.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
 from phasezero._version import __version__
 from phasezero.config import RunConfig, load_yaml
 from phasezero.errors import UserError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,12 +20,12 @@ from phasezero.data.stream import ORDER_NAMES
 from phasezero.engine.passes import DivergenceError
 from phasezero.engine.store import PhaseZeroStore
 from phasezero.errors import UserError
-from phasezero.initial import TERMS
+from phasezero.initial import TERMS, TermOptions
 from phasezero.methods import METHODS
 from phasezero.nets import NETWORKS
 from phasezero.presets import PRESETS, build_config, method_names, preset, standard_name
 from phasezero.results.figures import draw_curves
-from phasezero.results.record import load_records
+from phasezero.results.record import Classifier, Record, load_records
 from phasezero.results.tables import comparison_warnings, markdown_table, results_table
 from phasezero.session import run_all
 
@@ -85,14 +86,18 @@ def choose_configs(
             for terms in wanted
         ]
     changed = [config.override(assignments) for config in configs]
+    if config_file and configs[0].name:
+        return changed  # a name of one's own
     return [replace(config, name=standard_name(config)) for config in changed]
 
 
-def chosen_terms(texts: list[str]) -> tuple[Any, ...]:
+def chosen_terms(texts: list[str]) -> tuple[TermOptions, ...]:
     return tuple(parse_term(text) for text in texts if text != "none")
 
 
-def parse_seeds(text: str) -> list[int]:
+def parse_seeds(text: str | None, config: RunConfig) -> list[int]:
+    if text is None:
+        return [config.seed]
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise UserError(f"--seeds {text!r}: write whole numbers separated by commas, such as 0,1,2")
@@ -116,7 +121,7 @@ def run(
     step: Annotated[int | None, typer.Option(help="S: classes of each later phase.")] = None,
     memory: Annotated[str | None, typer.Option(help="per_class:20 or total:2000.")] = None,
     class_order: Annotated[str | None, typer.Option(help="seed1993, natural, podnet-1, ...")] = None,
-    seeds: Annotated[str, typer.Option(help="One run for each: 0,1,2.")] = "0",
+    seeds: Annotated[str | None, typer.Option(help="One run for each: 0,1,2; else the preset's, 0.")] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Epochs of every phase; rate drops move with it.")
     ] = None,
@@ -152,14 +157,14 @@ def run(
     configs = choose_configs(presets or [], config, data, method, initial or [], base, step, assignments)
     if epochs is not None:
         configs = [with_epochs(one, epochs) for one in configs]
-    jobs = [replace(one, seed=seed) for one in configs for seed in parse_seeds(seeds)]
+    jobs = [replace(one, seed=seed) for one in configs for seed in parse_seeds(seeds, one)]
     if dry_run:
         print("---\n".join(job.to_yaml() for job in jobs), end="")
         return
     written = run_all(
         jobs, root=root, out=out, overwrite=overwrite, resume=resume, store=store, console=Console()
     )
-    print_results([written.folder], classifier="head")
+    print_results(written.records)
     for label, path in written.paths.items():
         Console(soft_wrap=True).print(f"{label:>8}: {path}", markup=False, highlight=False)
 
@@ -190,11 +195,9 @@ def list_names(as_json: Annotated[bool, typer.Option("--json", help="For program
             print(f"  {name}")
 
 
-def print_results(paths: list[Path], classifier: str) -> None:
-    records = load_records(paths)
-    chosen: Any = "nearest_mean" if classifier == "nearest_mean" else "head"
+def print_results(records: Sequence[Record], classifier: Classifier = "head") -> None:
     console = Console()
-    console.print(results_table(records, classifier=chosen))
+    console.print(results_table(records, classifier=classifier))
     for warning in comparison_warnings(records):
         console.print(f"warning: {warning}", markup=False, highlight=False)
 
@@ -207,13 +210,14 @@ def show(
     figure: Annotated[Path | None, typer.Option(help="Draw the curves: .png, .svg or .pdf.")] = None,
 ) -> None:
     """Tables (and a picture) of finished runs."""
-    classifier: Any = "nearest_mean" if nearest_mean else "head"
+    records = load_records(runs)
+    classifier: Classifier = "nearest_mean" if nearest_mean else "head"
     if markdown:
-        print(markdown_table(load_records(runs), classifier=classifier))
+        print(markdown_table(records, classifier=classifier))
     else:
-        print_results(runs, classifier)
+        print_results(records, classifier)
     if figure is not None:
-        draw_curves(load_records(runs), figure, classifier=classifier)
+        draw_curves(records, figure, classifier=classifier)
 
 
 @data_app.callback(invoke_without_command=True)

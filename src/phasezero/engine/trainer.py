@@ -192,7 +192,9 @@ class Trainer:
         seen = left[0].old if left else 0
         for phase in left:
             new = sum(len(indices) for indices in self.train_by_class[phase.old : phase.seen])
-            kept = sum(min(self.memory.rule.quota(seen), len(i)) for i in self.train_by_class[:seen])
+            old = self.train_by_class[:seen]
+            quota = self.memory.rule.quota(seen) if seen else 0
+            kept = sum(len(i) if self.method.sees_everything else min(quota, len(i)) for i in old)
             schedule = self.config.training.later if phase.index else self.config.training.first
             total += schedule.epochs * (new + kept)
             seen = phase.seen

@@ -108,6 +108,8 @@ class Method:
     """The authors' settings by data set (`*`: all of them), as dotted keys of a configuration."""
     variants: ClassVar[Mapping[str, Settings]] = {}
     """Other named ways to run the method, for the data sets named; presets are called `method-variant`."""
+    sees_everything: ClassVar[bool] = False
+    """Whether it trains on all images of all classes seen (only an oracle does)."""
     needs_teacher: ClassVar[bool] = True
     """Whether losses look at the previous phase's model."""
 

@@ -37,6 +37,7 @@ class Joint(Method):
         # Elsewhere all phases have the same schedule anyway.
         "glyphs": {"training.later.epochs": 10, "training.later.milestones": (7, 9)},
     }
+    sees_everything = True
     needs_teacher = False
     options: Options
 
