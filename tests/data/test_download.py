@@ -174,11 +174,12 @@ def test_an_unreachable_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    target = tmp_path / "archive.bin"
+    target = tmp_path / "new" / "archive.bin"
     with pytest.raises(UserError, match=r"127\.0\.0\.1 could not be reached") as error:
         download(f"http://127.0.0.1:{port}/archive.bin", target, md5=MD5)
     assert str(target) in str(error.value)
     assert MD5 in str(error.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_get_cifar100_from_end_to_end(

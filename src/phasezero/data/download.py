@@ -49,7 +49,6 @@ def download(url: str, target: Path, *, md5: str, report: Report | None = None) 
         return False
     part = target.with_name(target.name + ".part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         if report is not None:
             _fetch(url, part, md5, report)
         else:
@@ -95,6 +94,7 @@ def _fetch(url: str, part: Path, md5: str, report: Report) -> None:
         length = answer.headers.get("Content-Length", "")
         total = done + int(length) if length.isdigit() else None
         report(done, total)
+        part.parent.mkdir(parents=True, exist_ok=True)  # not before there is something to put into it
         with part.open("ab" if resumed else "wb") as file:
             while block := answer.read(_BLOCK):
                 file.write(block)
