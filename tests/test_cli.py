@@ -14,7 +14,16 @@ import yaml
 from phasezero import cli
 
 Command = Callable[..., tuple[int, str, str]]
-QUICK = ["--epochs", "1", "--set", "training.first.batch_size=512", "--set", "training.later.batch_size=512"]
+QUICK = [
+    "--parallel",
+    "1",
+    "--epochs",
+    "1",
+    "--set",
+    "training.first.batch_size=512",
+    "--set",
+    "training.later.batch_size=512",
+]
 
 
 @pytest.fixture

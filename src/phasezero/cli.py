@@ -142,6 +142,9 @@ def run(
         Path | None,
         typer.Option(help="Keep and share finished phase-0 states here.", envvar="PHASEZERO_STORE"),
     ] = None,
+    parallel: Annotated[
+        int | None, typer.Option(min=1, help="Runs at once; else as many as the cores carry, one on a GPU.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
 ) -> None:
     """Train, phase by phase. Without a preset: LUCIR and LUCIR+CwD on the embedded glyphs."""
@@ -162,7 +165,14 @@ def run(
         print("---\n".join(job.to_yaml() for job in jobs), end="")
         return
     written = run_all(
-        jobs, root=root, out=out, overwrite=overwrite, resume=resume, store=store, console=Console()
+        jobs,
+        root=root,
+        out=out,
+        overwrite=overwrite,
+        resume=resume,
+        store=store,
+        parallel=parallel,
+        console=Console(),
     )
     print_results(written.records)
     for label, path in written.paths.items():

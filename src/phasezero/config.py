@@ -64,6 +64,7 @@ class Engine:
     device: str = "auto"
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"
     engine: Literal["auto", "eager", "captured", "compiled"] = "auto"
+    threads: int = 0  # of a CPU; 0: all there are. Rounding depends on it, and so do the last digits
     test_batch_size: int = 500
     loss_limit: float = 1e4  # a mean epoch loss beyond this is called divergence
 

@@ -86,7 +86,7 @@ def environment(device: Device) -> Environment:
         platform=platform.platform(),
         device=device.torch.type,
         device_name=device.description,
-        threads=torch.get_num_threads(),
+        threads=device.threads,
         precision=device.precision,
         engine=device.engine,
     )

@@ -53,7 +53,6 @@ class RunProgress:
             f"{self.title}: phase {result.phase.index}, {result.phase.seen} classes, "
             f"accuracy {accuracy:.2f} % ({result.seconds['total']:.1f} s)"
         )
+        if result.phase.index == self.phases - 1:
+            self.progress.update(self.task, now="done")
         self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    def finished(self) -> None:
-        self.progress.update(self.task, now="done")

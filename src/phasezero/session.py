@@ -1,4 +1,4 @@
-"""Several runs in a row, with progress, and what they leave in a folder."""
+"""Several runs, with progress, and what they leave in a folder."""
 
 from __future__ import annotations
 
@@ -7,79 +7,83 @@ import datetime
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
+from phasezero.engine.parallel import Job, run_jobs, workers_for
 from phasezero.engine.trainer import check
 from phasezero.errors import UserError
-from phasezero.experiment import run
 from phasezero.progress import RunProgress, make_progress
 from phasezero.results.figures import draw_curves
 from phasezero.results.record import FILE_NAME, Record, read_record, write_record
 from phasezero.results.tables import markdown_table
 
+CHECKPOINT = "checkpoint.safetensors"
 
-@dataclass
+
+@dataclass(frozen=True)
 class Written:
     """Where a session's results are."""
 
     folder: Path
-    records: list[Record] = field(default_factory=list)
-    paths: dict[str, Path] = field(default_factory=dict)
+    records: list[Record]
+    paths: dict[str, Path]
 
 
 def run_all(
-    jobs: Sequence[RunConfig],
+    configs: Sequence[RunConfig],
     *,
     root: Path | None = None,
     out: Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     store: Path | None = None,
+    parallel: int | None = None,
     console: Console | None = None,
 ) -> Written:
     """Runs each configuration and writes record and configuration of each, then a table and a picture of all.
 
     Everything that can be wrong with the input is found before the first epoch; then nothing is left behind.
     With `resume`, finished runs are kept as they are and a stopped one goes on after its last finished phase.
+    `parallel` runs go at once, by default as many as the cores carry.
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    targets = [folder / slug(job.name) / f"seed{job.seed}" for job in jobs]
+    targets = [folder / slug(config.name) / f"seed{config.seed}" for config in configs]
     refuse_clashes(targets, allowed=overwrite or resume)
-    data = {name: load_data(name, root) for name in {job.protocol.data for job in jobs}}
-    for job in jobs:
-        check(job, data[job.protocol.data])
+    data = {name: load_data(name, root) for name in {config.protocol.data for config in configs}}
+    for config in configs:
+        check(config, data[config.protocol.data])
+    del data  # each run loads its own: it may be in another process
 
-    with writable(folder):
-        written = Written(folder)
-        with make_progress(console) as progress:
-            for number, (job, target) in enumerate(zip(jobs, targets, strict=True), start=1):
-                listener = RunProgress(progress, job, f"[{number}/{len(jobs)}]")
-                if resume and (target / FILE_NAME).exists():
-                    record = read_record(target)
-                else:
-                    checkpoint = target / "checkpoint.safetensors"
-                    if not resume:
-                        checkpoint.unlink(missing_ok=True)
-                    record = run(
-                        job,
-                        data=data[job.protocol.data],
-                        listener=listener,
-                        checkpoint=checkpoint,
-                        store=store,
-                    )
-                    write_record(target / FILE_NAME, record)
-                    (target / "config.yaml").write_text(job.to_yaml())
-                listener.finished()
-                written.records.append(record)
-                written.paths[f"run {number}"] = target / FILE_NAME
-        written.paths |= write_views(folder, written.records)
-    return written
+    finished = {
+        place: read_record(target)
+        for place, target in enumerate(targets)
+        if resume and (target / FILE_NAME).exists()
+    }
+    waiting = [place for place in range(len(configs)) if place not in finished]
+    with writable(folder), make_progress(console) as progress:
+        jobs = [Job(configs[place], root, targets[place] / CHECKPOINT, store) for place in waiting]
+        if not resume:
+            for job in jobs:
+                (job.checkpoint or Path()).unlink(missing_ok=True)
+
+        def listen(place: int) -> RunProgress:
+            return RunProgress(progress, jobs[place].config, f"[{waiting[place] + 1}/{len(configs)}]")
+
+        workers = parallel or workers_for([job.config for job in jobs] or configs)
+        for at, record in run_jobs(jobs, min(workers, len(jobs) or 1), listen):
+            place = waiting[at]
+            finished[place] = record
+            write_record(targets[place] / FILE_NAME, record)
+            (targets[place] / "config.yaml").write_text(configs[place].to_yaml())
+        records = [finished[place] for place in range(len(configs))]
+        paths = {f"run {place + 1}": target / FILE_NAME for place, target in enumerate(targets)}
+        return Written(folder, records, paths | write_views(folder, records))
 
 
 def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:

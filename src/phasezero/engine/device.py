@@ -19,6 +19,7 @@ class Device:
     torch: torch.device
     precision: str
     engine: str
+    threads: int
 
     @classmethod
     def choose(cls, wanted: Engine) -> Device:
@@ -43,7 +44,9 @@ class Device:
             precision = "bf16" if on_gpu else "fp32"
         if precision == "tf32" and not on_gpu:
             raise UserError("engine.precision: 'tf32' needs a CUDA device; use fp32 or bf16")
-        return cls(device, precision, engine)
+        if wanted.threads < 0:
+            raise UserError(f"engine.threads: must not be negative, got {wanted.threads}")
+        return cls(device, precision, engine, wanted.threads or torch.get_num_threads())
 
     @property
     def description(self) -> str:
@@ -62,7 +65,9 @@ class Device:
 
     @contextlib.contextmanager
     def settings(self) -> Iterator[None]:
-        """cuDNN's and the matrix units' switches for the time of a run; matrix products stay in float32."""
+        """Threads, cuDNN's and the matrix units' switches, for a while; matrix products stay in float32."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
         backends = torch.backends
         before = (backends.cudnn.benchmark, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32)
         backends.cudnn.benchmark = True
@@ -71,4 +76,5 @@ class Device:
         try:
             yield
         finally:
+            torch.set_num_threads(threads)
             backends.cudnn.benchmark, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32 = before

@@ -1,0 +1,51 @@
+"""Runs side by side: the same records as one after the other, and a failure is not lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from phasezero.config import RunConfig
+from phasezero.engine.parallel import workers_for
+from phasezero.engine.passes import DivergenceError
+from phasezero.presets import preset
+from phasezero.results.record import comparable_part
+from phasezero.session import run_all
+
+
+def quick(seed: int, lr: float = 0.1) -> RunConfig:
+    short = {"epochs": 1, "batch_size": 512, "lr": lr}
+    settings = {
+        f"training.{which}.{key}": value for which in ("first", "later") for key, value in short.items()
+    }
+    sizes = {"protocol.phase_sizes": [3, 1], "protocol.memory": "per_class:2"}
+    return preset("lucir+cwd/glyphs/b50s10", seed=seed).override({**settings, **sizes})
+
+
+def test_a_run_is_the_same_alone_and_beside_another(tmp_path: Path) -> None:
+    configs = [quick(0), quick(1)]
+    together = run_all(configs, out=tmp_path / "together", parallel=2)
+    alone = run_all(configs, out=tmp_path / "alone", parallel=1)
+    for one, other in zip(together.records, alone.records, strict=True):
+        assert json.dumps(comparable_part(one)) == json.dumps(comparable_part(other))
+    assert [record["seed"] for record in together.records] == [0, 1]
+    assert sorted(path.name for path in (tmp_path / "together").iterdir()) == [
+        "curves.png",
+        "lucir+cwd-glyphs-b50s10",
+        "results.md",
+    ]
+
+
+def test_a_failure_is_raised_and_what_else_finished_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(DivergenceError, match="training diverged"):
+        run_all([quick(0, lr=1e12), quick(1)], out=tmp_path, parallel=2)
+    assert [path.parent.name for path in tmp_path.rglob("record.json")] == ["seed1"]
+
+
+def test_how_many_at_once() -> None:
+    one_thread = quick(0).override({"engine.device": "cpu"})
+    assert 1 <= workers_for([one_thread] * 3) <= 3
+    assert workers_for([one_thread]) == 1
+    assert workers_for([one_thread.override({"engine.threads": 0})] * 3) == 1
