@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from phasezero import run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
+from phasezero.data.stream import Phase
+from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.passes import StagePass
 from phasezero.engine.trainer import Trainer
 from phasezero.initial import TERMS
@@ -66,6 +69,31 @@ def test_terms_change_phase_zero(name: str, toy_data: ImageData) -> None:
         settings = {"protocol.phase_sizes": [4]}
         changed = run(small(name, (term,)).override(settings), data=toy_data)
         assert changed["phases"][0]["loss"] != plain["phases"][0]["loss"], term
+
+
+class StoppedError(Exception):
+    pass
+
+
+class StopInTheLastPhase:
+    """A listener that breaks a run off after the first epoch of its third phase."""
+
+    def started(self, phases: int, total_images: int) -> None: ...
+
+    def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        if phase.index == 2:
+            raise StoppedError
+
+    def phase(self, result: PhaseResult) -> None: ...
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stopped_run_goes_on_to_the_same_record(name: str, toy_data: ImageData, tmp_path: Path) -> None:
+    config, checkpoint = small(name), tmp_path / "checkpoint"
+    with pytest.raises(StoppedError):
+        run(config, data=toy_data, listener=StopInTheLastPhase(), checkpoint=checkpoint)
+    resumed = run(config, data=toy_data, checkpoint=checkpoint)
+    assert comparable_part(resumed) == comparable_part(run(config, data=toy_data))
 
 
 @pytest.mark.parametrize("sizes", [[4, 1, 1], [1, 1], [3, 4, 1]], ids=str)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from phasezero.methods.base import Batch, balanced_exemplars, new_and_exemplars
 from phasezero.methods.podnet import Podnet, nca, nca_with_margin, pod_flat, pod_spatial
 from phasezero.nets import NETWORKS, IncrementalModel, LocalSimilarityHead, Output
 from phasezero.presets import preset
-from phasezero.results.record import comparable_part
 from phasezero.schedule import Schedule
 
 Make = Callable[..., RunConfig]
@@ -317,24 +315,6 @@ def test_little_memory_and_single_classes(
     record = run(toy(toy_config, protocol__memory=memory, protocol__phase_sizes=sizes), data=toy_data)
     stages = ["train"] if memory == "per_class:0" else ["train", "finetune"]
     assert list(record["phases"][1]["loss"]) == stages
-
-
-def test_a_stopped_run_goes_on_to_the_same_record(
-    toy_config: Make, toy_data: ImageData, tmp_path: Path
-) -> None:
-    class StoppedError(Exception):
-        pass
-
-    class Stop(Watch):
-        def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
-            if phase.index == 2:
-                raise StoppedError
-
-    config, checkpoint = toy(toy_config), tmp_path / "checkpoint"
-    with pytest.raises(StoppedError):
-        run(config, data=toy_data, listener=Stop(), checkpoint=checkpoint)
-    resumed = run(config, data=toy_data, checkpoint=checkpoint)
-    assert comparable_part(resumed) == comparable_part(run(config, data=toy_data))
 
 
 # ---- the published numbers --------------------------------------------------------------------------------
