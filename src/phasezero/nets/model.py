@@ -33,7 +33,8 @@ class IncrementalModel(nn.Module):
 
     def compile_backbone(self, batch_size: int) -> None:
         """Batches of this size run through a compiled backbone; it does not change when the head grows."""
-        self._compiled[batch_size] = torch.compile(self.backbone, dynamic=False)
+        if batch_size not in self._compiled:
+            self._compiled[batch_size] = torch.compile(self.backbone, dynamic=False)
 
     def replace_backbone(self, backbone: nn.Module) -> None:
         self.backbone, self._compiled = backbone, {}
