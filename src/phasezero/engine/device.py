@@ -6,6 +6,7 @@ import contextlib
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -52,7 +53,7 @@ class Device:
     def description(self) -> str:
         if self.torch.type == "cuda":
             return torch.cuda.get_device_name(self.torch)
-        return platform.processor() or platform.machine()
+        return processor_name()
 
     def place(self, model: IncrementalModel) -> IncrementalModel:
         """The model on the device, its convolutions channels-last (faster on CPUs and tensor cores alike)."""
@@ -78,3 +79,12 @@ class Device:
         finally:
             torch.set_num_threads(threads)
             backends.cudnn.benchmark, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32 = before
+
+
+def processor_name() -> str:
+    """The CPU's model where Linux tells it, else what the platform calls it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
