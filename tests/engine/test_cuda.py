@@ -1,0 +1,62 @@
+"""On a CUDA device: captured steps do what eager ones do, for every method. Skipped where there is none."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from phasezero import run
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
+from phasezero.methods import METHODS
+from phasezero.presets import build_config
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def small(method: str, precision: str, engine: str) -> RunConfig:
+    """Four phase-0 classes and twice two more; 14 images a class make full batches and a tail."""
+    config = build_config(method, "glyphs", initial=["cwd"], base=4, step=2)
+    schedule = {"epochs": 3, "milestones": [2], "batch_size": 16, "lr": 0.01}
+    settings = {
+        **{
+            f"training.{which}.{key}": value
+            for which in ("first", "later")
+            for key, value in schedule.items()
+        },
+        "protocol.memory": "per_class:4",
+        "engine.device": "cuda",
+        "engine.precision": precision,
+        "engine.engine": engine,
+    }
+    return config.override(settings)
+
+
+def losses(config: RunConfig, data: ImageData) -> list[float]:
+    phases = run(config, data=data)["phases"]
+    return [loss for phase in phases for values in phase["loss"].values() for loss in values]
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_captured_equals_eager(method: str, toy_data: ImageData) -> None:
+    eager = losses(small(method, "fp32", "eager"), toy_data)
+    captured = losses(small(method, "fp32", "captured"), toy_data)
+    # Not to the last bit: cuDNN may choose other algorithms, and atomics add in any order.
+    assert captured == pytest.approx(eager, rel=2e-2)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
+def test_other_precisions_follow_float32(precision: str, toy_data: ImageData) -> None:
+    exact = losses(small("lucir", "fp32", "eager"), toy_data)
+    assert losses(small("lucir", precision, "captured"), toy_data)[:3] == pytest.approx(exact[:3], rel=0.05)
+
+
+def test_compiled_follows_captured(toy_data: ImageData) -> None:
+    captured = losses(small("lucir", "fp32", "captured"), toy_data)
+    assert losses(small("lucir", "fp32", "compiled"), toy_data)[:3] == pytest.approx(captured[:3], rel=0.02)
+
+
+def test_the_first_phase_is_the_cpus(toy_data: ImageData) -> None:
+    on_gpu = losses(small("lucir", "fp32", "captured"), toy_data)
+    on_cpu = losses(small("lucir", "fp32", "eager").override({"engine.device": "cpu"}), toy_data)
+    assert on_gpu[:3] == pytest.approx(on_cpu[:3], rel=0.02)
