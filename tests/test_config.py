@@ -90,7 +90,7 @@ def test_round_trip_with_nothing_left_at_its_default(tmp_path: Path) -> None:
             ),
             Schedule(epochs=4, lr=2.0, milestones=(1, 2, 3)),
         ),
-        engine=Engine("cpu", "fp32", "eager", 17, 1e30),
+        engine=Engine("cpu", "fp32", "eager", threads=3, test_batch_size=17, loss_limit=1e30),
     )
     loaded = load_yaml(write(tmp_path / "run.yaml", config.to_yaml()))
     assert loaded == config
