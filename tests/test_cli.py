@@ -107,6 +107,13 @@ def test_dry_run_prints_the_whole_configuration(command: Command) -> None:
     assert config["protocol"]["step"] == 5
 
 
+def test_a_term_on_a_preset_has_the_weight_published_for_the_data(command: Command) -> None:
+    _, out, _ = command("run", "lucir/imagenet/b100s50", "--initial", "cwd", "--dry-run")
+    assert yaml.safe_load(out)["initial"][0]["weight"] == 1.5
+    _, out, _ = command("run", "lucir+cwd/cifar100/b50s10", "--initial", "none", "--dry-run")
+    assert yaml.safe_load(out)["initial"] == []
+
+
 def test_data_tells_what_is_there(command: Command) -> None:
     code, out, _ = command("data", "--root", "nowhere")
     assert code == 0

@@ -14,16 +14,16 @@ from rich.console import Console
 from rich.table import Table
 
 from phasezero import __version__
-from phasezero.config import RunConfig, load_yaml, parse_assignments, parse_term
+from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
 from phasezero.engine.passes import DivergenceError
 from phasezero.engine.store import PhaseZeroStore
 from phasezero.errors import UserError
-from phasezero.initial import TERMS, TermOptions
+from phasezero.initial import TERMS
 from phasezero.methods import METHODS
 from phasezero.nets import NETWORKS
-from phasezero.presets import PRESETS, build_config, method_names, preset, standard_name
+from phasezero.presets import PRESETS, build_config, method_names, preset, standard_name, with_terms
 from phasezero.results.figures import draw_curves
 from phasezero.results.record import Classifier, Record, load_records
 from phasezero.results.tables import comparison_warnings, markdown_table, results_table
@@ -63,6 +63,7 @@ def choose_configs(
     assignments: dict[str, Any],
 ) -> list[RunConfig]:
     """What to run: presets or a file, with overrides; or a method on a data set; or the default pair."""
+    terms = [text for text in initial if text != "none"]
     if presets and config_file:
         raise UserError("give presets or --config, not both")
     if presets or config_file:
@@ -76,23 +77,17 @@ def choose_configs(
         if step is not None:
             assignments = {"protocol.step": step, **assignments}
         if initial:
-            configs = [replace(config, initial=chosen_terms(initial)) for config in configs]
+            configs = [with_terms(config, terms) for config in configs]
     else:
         # With neither a method nor a term named: the comparison that the paper is about.
-        choices = [initial] if method or initial else [[], ["cwd"]]
-        wanted = [[text for text in choice if text != "none"] for choice in choices]
         configs = [
-            build_config(method or "lucir", data or "glyphs", initial=terms, base=base, step=step)
-            for terms in wanted
+            build_config(method or "lucir", data or "glyphs", initial=choice, base=base, step=step)
+            for choice in ([terms] if method or initial else [[], ["cwd"]])
         ]
     changed = [config.override(assignments) for config in configs]
     if config_file and configs[0].name:
         return changed  # a name of one's own
     return [replace(config, name=standard_name(config)) for config in changed]
-
-
-def chosen_terms(texts: list[str]) -> tuple[TermOptions, ...]:
-    return tuple(parse_term(text) for text in texts if text != "none")
 
 
 def parse_seeds(text: str | None, config: RunConfig) -> list[int]:

@@ -14,7 +14,7 @@ from typing import Any
 from phasezero.config import Engine, Network, Protocol, RunConfig, Training, parse_term
 from phasezero.data.catalog import DATA_SETS, split_name
 from phasezero.errors import UserError, unknown
-from phasezero.initial import TERMS
+from phasezero.initial import TERMS, TermOptions
 from phasezero.methods import METHODS
 from phasezero.registry import Registry
 from phasezero.schedule import Schedule
@@ -65,8 +65,7 @@ def build_config(
     name = split_name(data)[0]
     data_set = DATA_SETS[name]
     recipe = RECIPES["imagenet100" if name in LIKE_IMAGENET100 else name]
-    # Anybody's photos are trained with the numbers published for ImageNet100.
-    family = "imagenet100" if name in (*LIKE_IMAGENET100, "folder") else name
+    family = family_of(data)
     if recipe.base is None and (base is None or step is None):
         raise UserError(f"data {data!r}: say how many classes come first and at a time (--base B --step S)")
 
@@ -76,14 +75,6 @@ def build_config(
         settings |= {**published.get("*", {}), **published.get(family, {})}
     if not fits(plain, variant, family):
         raise UserError(f"method {method!r} is not defined for data {data!r}; use {plain!r} and --set")
-    terms = []
-    for text in initial:
-        term = parse_term(text)
-        published = TERMS[term.name].published
-        own = {**published.get(family, {}), **published.get(f"{plain}/{family}", {})}
-        weight = own.pop("weight", term.weight)
-        terms.append(term if ":" in text else replace(term, weight=weight))
-        settings |= own
     config = RunConfig(
         protocol=Protocol(
             data,
@@ -93,11 +84,32 @@ def build_config(
         ),
         network=recipe.network,
         method=METHODS[plain].Options(variant=variant),
-        initial=tuple(terms),
         training=recipe.training,
         engine=Engine(threads=recipe.threads),
     ).override(settings)
+    return with_terms(config, initial)
+
+
+def with_terms(config: RunConfig, texts: Sequence[str]) -> RunConfig:
+    """These phase-0 terms instead of the configuration's own; a weight left out is the one published for the data."""
+    family = family_of(config.protocol.data)
+    terms: list[TermOptions] = []
+    settings: dict[str, Any] = {}
+    for text in texts:
+        term = parse_term(text)
+        published = TERMS[term.name].published
+        own = {**published.get(family, {}), **published.get(f"{config.method.name}/{family}", {})}
+        weight = own.pop("weight", term.weight)
+        terms.append(term if ":" in text else replace(term, weight=weight))
+        settings |= own
+    config = replace(config, initial=tuple(terms)).override(settings)
     return replace(config, name=standard_name(config))
+
+
+def family_of(data: str) -> str:
+    """The data set whose published numbers apply: ImageNet100's for its three lists and for anybody's photos."""
+    name = split_name(data)[0]
+    return "imagenet100" if name in (*LIKE_IMAGENET100, "folder") else name
 
 
 def split_method(method: str) -> tuple[str, str]:
@@ -141,8 +153,7 @@ def _register_presets() -> None:
         if name not in ("folder", "imagenet100")  # B and S are the user's; an alias has no presets of its own
     }
     for data, recipe in data_sets.items():
-        family = "imagenet100" if data in LIKE_IMAGENET100 else data
-        names = [name for one in METHODS for name in method_names(one) if fits(*split_method(name), family)]
+        names = [n for one in METHODS for n in method_names(one) if fits(*split_method(n), family_of(data))]
         for method in names:
             for step in recipe.steps:
                 for initial in ((), *((term,) for term in TERMS)):
