@@ -141,22 +141,22 @@ class Trainer:
         return PhaseResult(phase, train_images, predictions, self.memory.counts(), losses, clock.seconds())
 
     def _run_stage(self, stage: Stage, phase: Phase, images: _PhaseView, indices: Tensor) -> list[float]:
-        main = self._make_pass(stage, phase, indices)
-        inner = stage.each_epoch
-        follower = self._make_pass(inner, phase, inner.images(images)) if inner else None
+        passes = [self._make_pass(stage, phase, indices)]
+        if stage.each_epoch is not None:
+            passes.append(self._make_pass(stage.each_epoch, phase, stage.each_epoch.images(images)))
         mean_losses = []
         for epoch in range(stage.schedule.epochs):
-            for one in (main, follower) if follower else (main,):
+            for one in passes:
                 rng = generator(self.config.seed, "batches", phase.index, one.stage.name, epoch)
                 loss = one.epoch(epoch, rng)
                 where = f"phase {phase.index}, stage {one.stage.name!r}, epoch {epoch}"
                 refuse_divergence(loss, self.config.engine.loss_limit, where, one.stage)
-                if one is main:
+                if one is passes[0]:
                     mean_losses.append(loss)
             if self.listener:
                 epochs = stage.schedule.epochs
                 self.listener.epoch(phase, stage.name, epoch, epochs, mean_losses[-1], len(indices))
-        for one in (main, follower) if follower else (main,):
+        for one in passes:
             one.close()
         return mean_losses
 

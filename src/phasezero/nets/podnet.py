@@ -6,25 +6,19 @@ CIFAR100 with ten classes at a time). The last normalisation of each block start
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phasezero.nets.resnet import NETWORKS, BasicBlock, NetworkFactory, ResNet, Stem
+from phasezero.nets.resnet import NETWORKS, BasicBlock, NetworkFactory, ResNet
 
 
 class PodResNet(ResNet):
     """A ResNet in which the last block of each stage has no ReLU, and none comes between stages."""
 
-    def __init__(
-        self,
-        widths: tuple[int, ...],
-        blocks: tuple[int, ...],
-        *,
-        stem: Stem,
-        channels: int = 3,
-        last_relu: bool = False,
-    ) -> None:
-        super().__init__(widths, blocks, stem=stem, channels=channels, last_relu=last_relu)
+    def __init__(self, *arguments: Any, **switches: Any) -> None:
+        super().__init__(*arguments, **switches)
         for stage in list(self.stages)[:-1]:
             last_block = list(stage.children())[-1]
             last_block.last_relu = nn.Identity()
@@ -46,16 +40,8 @@ class RebuffiResNet(PodResNet):
     The very last block is a stage of its own, so that there are four maps to distil.
     """
 
-    def __init__(
-        self,
-        widths: tuple[int, ...],
-        blocks: tuple[int, ...],
-        *,
-        stem: Stem,
-        channels: int = 3,
-        last_relu: bool = False,
-    ) -> None:
-        super().__init__(widths, blocks, stem=stem, channels=channels, last_relu=last_relu)
+    def __init__(self, *arguments: Any, **switches: Any) -> None:
+        super().__init__(*arguments, **switches)
         *stages, final = self.stages
         final_blocks = list(final.children())
         for block in self.modules():
