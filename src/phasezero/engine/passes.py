@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from phasezero.data.loader import ImageSource, Ticket
-from phasezero.engine.device import Device
+from phasezero.engine.device import COMPILATION_PAYS, Device
 from phasezero.engine.step import StepProgram, make_step
 from phasezero.methods.base import Loss, Stage
 from phasezero.nets import IncrementalModel
@@ -43,7 +43,12 @@ class StagePass:
         self.program = StepProgram(model, watched, loss, stage, source, device.torch)
         self.step = make_step(self.program, device.engine)
         if device.engine == "compiled":
-            model.compile_backbone(stage.schedule.batch_size)
+            for one in (model, watched):
+                if one is not None:
+                    one.compiled_sizes.add(stage.schedule.batch_size)
+            # The loss is another one in each phase, so only a long stage has it compiled.
+            if stage.schedule.epochs * len(indices) >= COMPILATION_PAYS * stage.schedule.batch_size:
+                self.program.compile_judge(stage.schedule.batch_size)
 
     def epoch(self, epoch: int, rng: torch.Generator) -> float:
         """Trains one epoch; the mean loss over its images."""

@@ -24,7 +24,7 @@ from phasezero.memory import ExemplarMemory, MemoryRule
 from phasezero.methods import METHODS, Batch, Stage
 from phasezero.methods.base import Loss
 from phasezero.nets import NETWORKS, IncrementalModel
-from phasezero.seeding import derive_seed, generator
+from phasezero.seeding import derive_seed, generator, seeded_globally
 
 
 class Listener(Protocol):
@@ -55,7 +55,7 @@ def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device]:
                 f"memory {protocol.memory}: class {data.class_names[stream.order[fewest]]!r} has only "
                 f"{images[fewest]} training images; keep at most per_class:{images[fewest]}, or use total:M"
             )
-    return stream, Device.choose(config.engine)
+    return stream, Device.choose(config.engine, _steps_of_phase_zero(config, data, stream))
 
 
 class Trainer:
@@ -85,11 +85,11 @@ class Trainer:
 
         self.method = METHODS[config.method.name](config.method)
         self.memory = ExemplarMemory(MemoryRule.parse(protocol.memory), protocol.selection)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(config.seed, "network"))
+        with seeded_globally(derive_seed(config.seed, "network")):
             channels = len(data.preparation.mean)
             backbone = NETWORKS[config.network.name](channels=channels, last_relu=config.network.last_relu)
             model = IncrementalModel(backbone, self.method.make_head(backbone.feature_size))
+        model.keep_maps = self.method.needs_maps
         self.model = self.device.place(model)
         self.teacher: IncrementalModel | None = None
         self.phases_done = 0
@@ -199,6 +199,12 @@ class Trainer:
             total += schedule.epochs * (new + kept)
             seen = phase.seen
         return total
+
+
+def _steps_of_phase_zero(config: RunConfig, data: ImageData, stream: ClassStream) -> int:
+    images = int(np.isin(data.train.labels, stream.order[: stream.phases[0].seen]).sum())
+    first = config.training.first
+    return first.epochs * -(-images // first.batch_size)
 
 
 class _PhaseView:

@@ -78,7 +78,7 @@ class Aanet(Lucir):
         super().grow(model, phase, rng)
         if phase.index == 1:
             assert isinstance(model.backbone, ResNet)
-            model.replace_backbone(AggregatedResNet(model.backbone))
+            model.backbone = AggregatedResNet(model.backbone)
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
         train, *others = super().stages(model, phase, schedule)
