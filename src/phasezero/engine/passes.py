@@ -50,15 +50,15 @@ class StagePass:
             if stage.schedule.epochs * len(indices) >= COMPILATION_PAYS * stage.schedule.batch_size:
                 self.program.compile_judge(stage.schedule.batch_size)
 
-    def epoch(self, epoch: int, rng: torch.Generator) -> float:
-        """Trains one epoch; the mean loss over its images."""
+    def epoch(self, epoch: int, rng: torch.Generator) -> Tensor:
+        """Trains one epoch (on a GPU: has it begun); the mean loss over its images, still on the device."""
         self.model.train(self.stage.batch_statistics)
         self.program.learning_rate.fill_(self.stage.schedule.lr_at(epoch))
         self.program.loss_sum.zero_()
         with self._gradients():
             for ticket in self._batches(rng):
                 self.step(ticket)
-        return float(self.program.loss_sum) / len(self.indices)  # the epoch's only wait for the device
+        return self.program.loss_sum / len(self.indices)
 
     def _batches(self, rng: torch.Generator) -> Iterator[Ticket]:
         batch_size = self.stage.schedule.batch_size

@@ -144,18 +144,25 @@ class Trainer:
         passes = [self._make_pass(stage, phase, indices)]
         if stage.each_epoch is not None:
             passes.append(self._make_pass(stage.each_epoch, phase, stage.each_epoch.images(images)))
-        mean_losses = []
-        for epoch in range(stage.schedule.epochs):
-            for one in passes:
-                rng = generator(self.config.seed, "batches", phase.index, one.stage.name, epoch)
-                loss = one.epoch(epoch, rng)
-                where = f"phase {phase.index}, stage {one.stage.name!r}, epoch {epoch}"
-                refuse_divergence(loss, self.config.engine.loss_limit, where, one.stage)
-                if one is passes[0]:
-                    mean_losses.append(loss)
-            if self.listener:
-                epochs = stage.schedule.epochs
-                self.listener.epoch(phase, stage.name, epoch, epochs, mean_losses[-1], len(indices))
+        mean_losses: list[float] = []
+        under_way: list[Tensor] = []
+        for epoch in range(stage.schedule.epochs + 1):
+            begun = []
+            if epoch < stage.schedule.epochs:
+                for one in passes:
+                    rng = generator(self.config.seed, "batches", phase.index, one.stage.name, epoch)
+                    begun.append(one.epoch(epoch, rng))
+            # An epoch's losses are read when the next one's work is on its way: the device never waits.
+            if under_way:
+                means = [float(loss) for loss in under_way]
+                for one, loss in zip(passes, means, strict=True):
+                    where = f"phase {phase.index}, stage {one.stage.name!r}, epoch {epoch - 1}"
+                    refuse_divergence(loss, self.config.engine.loss_limit, where, one.stage)
+                mean_losses.append(means[0])
+                if self.listener:
+                    epochs = stage.schedule.epochs
+                    self.listener.epoch(phase, stage.name, epoch - 1, epochs, means[0], len(indices))
+            under_way = begun
         for one in passes:
             one.close()
         return mean_losses
