@@ -80,9 +80,7 @@ class Device:
         torch.set_num_threads(self.threads)
         backends = torch.backends
         before = (backends.cudnn.benchmark, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32)
-        tried = backends.cudnn.benchmark_limit
-        backends.cudnn.benchmark = True
-        backends.cudnn.benchmark_limit = 0  # every algorithm is tried: a second or two for 1% of each step
+        backends.cudnn.benchmark = self.engine == "eager"  # a captured step has its own search (step.py)
         backends.cudnn.allow_tf32 = self.precision != "fp32"
         backends.cuda.matmul.allow_tf32 = False
         try:
@@ -90,7 +88,6 @@ class Device:
         finally:
             torch.set_num_threads(threads)
             backends.cudnn.benchmark, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32 = before
-            backends.cudnn.benchmark_limit = tried
 
 
 def processor_name() -> str:

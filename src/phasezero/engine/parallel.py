@@ -1,4 +1,4 @@
-"""Several runs at once: in processes of their own on CPU cores, on streams of one process on a GPU.
+"""Several runs at once: in processes of their own, or on streams of one process on a GPU.
 
 A run is the same alone and beside others: how many threads it computes with is a field of its configuration,
 and what runs share on a GPU (docs/speed.md) is its time, the compiled code and nothing else.
@@ -29,12 +29,17 @@ import torch
 from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
 from phasezero.engine.device import Device
+from phasezero.engine.lanes import MOST_LANES, enter_lane
 from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.trainer import Listener
 from phasezero.experiment import run
 from phasezero.results.record import Record
 
-MOST_ON_A_GPU = 3  # a fourth run gains little: benchmarks/packing.py
+# Streams of one process measured 5% ahead of processes under MPS (docs/speed.md). But on a GPU packed runs have not
+# been shown to equal runs alone since streams are no longer shared between them: until tests/engine/test_cuda.py
+# has shown it, runs on a GPU go one after the other, or in processes where that is asked for.
+LANES_VERIFIED = False
+MOST_ON_A_GPU = 3 if LANES_VERIFIED else 1
 BYTES_FOR_A_RUN = 12 << 30  # ResNet-18, batch 128, with a teacher, on 32x32 images takes about a third of it
 
 
@@ -70,7 +75,8 @@ def shared_device(configs: Sequence[RunConfig]) -> Device | None:
     """The GPU on which all of these can run as streams of one process; None where processes serve better."""
     devices = [Device.choose(config.engine) for config in configs]
     switches = {(device.torch, device.precision == "fp32") for device in devices}
-    return devices[0] if len(switches) == 1 and devices[0].torch.type == "cuda" else None
+    shared = LANES_VERIFIED and len(switches) == 1 and devices[0].torch.type == "cuda"
+    return devices[0] if shared else None
 
 
 class StoppedError(Exception):
@@ -89,6 +95,8 @@ def run_jobs(
             yield place, job.run(listen(place))
         return
     device = shared_device([job.config for job in jobs])
+    if device is not None:
+        workers = min(workers, MOST_LANES)
     with _in_processes(workers) if device is None else _in_threads(workers, device) as (pool, news):
         places: dict[Future[Record], int] = {
             pool.submit(_work, job, place, news): place for place, job in enumerate(jobs)
@@ -126,14 +134,15 @@ def _in_processes(workers: int) -> Iterator[Crew]:
 
 @contextlib.contextmanager
 def _in_threads(workers: int, device: Device) -> Iterator[Crew]:
-    """Each worker has a stream of its own. The GPU's switches are set once here, for all."""
+    """Each worker has a lane of its own. The GPU's switches are set once here, for all."""
     news = _StoppableQueue()
+    numbers = iter(range(workers))
 
-    def on_own_stream() -> None:
+    def on_own_lane() -> None:
         if device.torch.type == "cuda":
-            torch.cuda.set_stream(torch.cuda.Stream(device.torch))
+            enter_lane(next(numbers), device.torch)
 
-    with device.settings(), ThreadPoolExecutor(workers, initializer=on_own_stream) as pool:
+    with device.settings(), ThreadPoolExecutor(workers, initializer=on_own_lane) as pool:
         try:
             yield pool, news
         finally:  # at an interruption too: threads cannot be killed, so they are told

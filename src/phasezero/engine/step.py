@@ -8,19 +8,29 @@ last batch is smaller); the learning rate lives in a tensor, so that it moves wi
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from phasezero.data.loader import ImageSource, Ticket
+from phasezero.engine.lanes import DEVICE_CALM, current_lane
 from phasezero.methods.base import Batch, Loss, Stage
 from phasezero.nets import Features, IncrementalModel, Output
 from phasezero.nets.model import compiled
 
-CAPTURING = threading.Lock()
-"""One capture at a time: runs may share the device in threads, and compiling is no work for two either."""
+
+@contextlib.contextmanager
+def algorithm_search(wanted: bool) -> Iterator[None]:
+    """Whether cuDNN tries every algorithm, a second or two for each new size: worth it for the batches that make
+    up an epoch, not for its smaller last one."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark, cudnn.benchmark_limit
+    cudnn.benchmark, cudnn.benchmark_limit = wanted, 0
+    try:
+        yield
+    finally:
+        cudnn.benchmark, cudnn.benchmark_limit = before
 
 
 class LossScale:
@@ -61,6 +71,7 @@ class StepProgram:
         self.compiled_judge: Callable[..., Tensor] | None = None
         self.compiled_size = 0
         self.clamp = stage.clamp_gradients
+        self.device, self.batch_size = device, stage.schedule.batch_size
         self.learning_rate = torch.tensor(stage.schedule.lr, device=device)
         self.optimizer = torch.optim.SGD(
             stage.parameters,
@@ -139,9 +150,9 @@ class CapturedStep:
     def __init__(self, program: StepProgram) -> None:
         self.program = program
         if program.teacher is not None:
-            # Neither network fills the device, so they share it. (Safe without a graph only by chance: the
-            # teacher's output would be freed on the wrong stream.)
-            program.teacher_stream = torch.cuda.Stream()
+            # Neither network fills the device, so they share it. (Not without a graph: what the teacher gives
+            # would be freed on the wrong stream.)
+            program.teacher_stream = current_lane(program.device).aside
         self.graphs: dict[tuple[torch.Size, ...], tuple[torch.cuda.CUDAGraph, Ticket]] = {}
 
     def __call__(self, ticket: Ticket) -> None:
@@ -154,13 +165,13 @@ class CapturedStep:
         graph.replay()
 
     def _capture(self, ticket: Ticket) -> tuple[torch.cuda.CUDAGraph, Ticket]:
-        with CAPTURING:
+        with DEVICE_CALM, algorithm_search(ticket[-1].shape[-1] == self.program.batch_size):
             return self._captured(tuple(part.clone() for part in ticket))
 
     def _captured(self, inputs: Ticket) -> tuple[torch.cuda.CUDAGraph, Ticket]:
         # Warming up trains: what it changes is put back, so that a captured run equals an eager one.
         before = [tensor.detach().clone() for tensor in self.program.state()]
-        stream = torch.cuda.Stream()
+        stream = current_lane(self.program.device).capture
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(self.WARM_UP):
@@ -171,7 +182,7 @@ class CapturedStep:
                 tensor.copy_(saved)
         graph = torch.cuda.CUDAGraph()
         # The mode: what other threads do meanwhile on streams of their own is none of this capture's business.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             self.program.run(inputs)
         return graph, inputs
 

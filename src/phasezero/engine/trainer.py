@@ -16,6 +16,7 @@ from phasezero.data.loader import ImageSource, make_source
 from phasezero.data.stream import ClassStream, Phase, make_stream
 from phasezero.engine.device import Device
 from phasezero.engine.evaluate import Predictions, evaluate, exemplar_means, pooled_features
+from phasezero.engine.lanes import DEVICE_CALM
 from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.passes import StagePass, refuse_divergence
 from phasezero.errors import UserError
@@ -118,32 +119,36 @@ class Trainer:
     def _run_phase(self, phase: Phase) -> PhaseResult:
         clock = _Clock(self.device)
         images = _PhaseView(self, phase)
-        self.method.grow(self.model, phase, generator(self.config.seed, "head", phase.index))
-        self.method.begin(self.model, phase, images)
+        with DEVICE_CALM:
+            self.method.grow(self.model, phase, generator(self.config.seed, "head", phase.index))
+            self.method.begin(self.model, phase, images)
         clock.lap("grow")
 
         schedule = self.config.training.later if phase.index else self.config.training.first
         losses, train_images = {}, 0
         for stage in self.method.stages(self.model, phase, schedule):
-            indices = stage.images(images)
+            with DEVICE_CALM:
+                indices = stage.images(images)
             if not len(indices):  # a balanced set without exemplars, say
                 continue
             train_images = train_images or len(indices)
             losses[stage.name] = self._run_stage(stage, phase, images, indices)
             clock.lap(stage.name)
 
-        self.memory.by_class = list(self.method.exemplars(images))
-        clock.lap("select")
-        if self.method.needs_teacher:
-            self.teacher = self.model.teacher_copy()
-        predictions = self._evaluate(phase)
-        clock.lap("evaluate")
+        with DEVICE_CALM:
+            self.memory.by_class = list(self.method.exemplars(images))
+            clock.lap("select")
+            if self.method.needs_teacher:
+                self.teacher = self.model.teacher_copy()
+            predictions = self._evaluate(phase)
+            clock.lap("evaluate")
         return PhaseResult(phase, train_images, predictions, self.memory.counts(), losses, clock.seconds())
 
     def _run_stage(self, stage: Stage, phase: Phase, images: _PhaseView, indices: Tensor) -> list[float]:
-        passes = [self._make_pass(stage, phase, indices)]
-        if stage.each_epoch is not None:
-            passes.append(self._make_pass(stage.each_epoch, phase, stage.each_epoch.images(images)))
+        with DEVICE_CALM:
+            passes = [self._make_pass(stage, phase, indices)]
+            if stage.each_epoch is not None:
+                passes.append(self._make_pass(stage.each_epoch, phase, stage.each_epoch.images(images)))
         mean_losses: list[float] = []
         under_way: list[Tensor] = []
         for epoch in range(stage.schedule.epochs + 1):
