@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from phasezero import __version__
+from phasezero.commands.bench import bench
 from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Data sets: which are there, and getting them.", rich_markup_mode=None)
 app.add_typer(data_app, name="data")
+app.command()(bench)
 
 
 def show_version(wanted: bool) -> None:

@@ -1,0 +1,1 @@
+"""How fast things are: the published way beside ours."""

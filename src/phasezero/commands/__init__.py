@@ -1,0 +1,1 @@
+"""Commands of their own file; `cli.py` registers them."""

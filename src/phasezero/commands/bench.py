@@ -1,0 +1,72 @@
+"""`phasezero bench`: the published way and ours, timed side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from phasezero.benchmarks.suite import Comparison, Suite, bench_config
+from phasezero.errors import UserError, unknown
+from phasezero.nets import NETWORKS
+
+
+def bench(
+    network: Annotated[
+        str | None, typer.Option(help="Default: resnet18-cifar on a GPU, resnet-glyphs on a CPU.")
+    ] = None,
+    precision: Annotated[str, typer.Option(help="auto, fp32, tf32, bf16, fp16.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, eager, captured, compiled.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    images: Annotated[int, typer.Option(min=20, help="Random images of each class.")] = 500,
+    seconds: Annotated[float, typer.Option(min=0.0, help="For each measurement, about.")] = 2.0,
+    out: Annotated[Path | None, typer.Option(help="Also write the numbers here, as JSON.")] = None,
+) -> None:
+    """How fast this machine trains, beside the published way. Ratios are published time over ours."""
+    on_gpu = torch.cuda.is_available() and not device.startswith("cpu")
+    network = network or ("resnet18-cifar" if on_gpu else "resnet-glyphs")
+    if network not in NETWORKS:
+        raise unknown("network", network, NETWORKS)
+    if out is not None and not out.parent.is_dir():
+        raise UserError(f"--out {out}: the folder {out.parent} is not there")
+    settings = {"engine.precision": precision, "engine.engine": engine, "engine.device": device}
+    suite = Suite(bench_config(network, settings), images, seconds)
+    console = Console()
+    found = []
+    for comparison in suite.run():
+        found.append(comparison)
+        console.print(f"{comparison.name}: {comparison.ours * 1e3:.2f} ms", markup=False, highlight=False)
+    report = suite.report(found)
+    console.print(bench_table(found, report))
+    if out is not None:
+        out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def bench_table(comparisons: list[Comparison], report: dict[str, Any]) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+    for name in ("", "published, ms", "ours, ms", "ratio", "images/s", "TFLOP/s", "of matrix rate"):
+        table.add_column(name, justify="right" if name else "left")
+    for one in comparisons:
+        facts = one.facts
+        table.add_row(
+            one.name,
+            f"{one.published * 1e3:,.2f}" if one.published is not None else "",
+            f"{one.ours * 1e3:,.2f}",
+            f"{one.ratio:.1f}" if one.ratio is not None else "",
+            f"{facts['images_per_second']:,.0f}" if "images_per_second" in facts else "",
+            f"{facts['tflops']:.3g}" if "tflops" in facts else "",
+            f"{facts['share_of_matrix_rate']:.0%}" if "share_of_matrix_rate" in facts else "",
+        )
+    machine = report["environment"]
+    table.caption = (
+        f"{report['network']}, batch {report['batch_size']}, {machine['device_name']}, {machine['precision']}, "
+        f"{machine['engine']}; a large matrix product runs at {report['matrix_tflops']:.3g} TFLOP/s"
+    )
+    table.caption_justify = "left"
+    return table

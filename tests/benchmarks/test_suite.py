@@ -1,0 +1,69 @@
+"""`phasezero bench` measures what it says, here on the CPU; how fast anything is, no test asserts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from phasezero.benchmarks.suite import BATCH, Comparison, Suite, bench_config
+from phasezero.cli import app
+from phasezero.errors import UserError
+
+
+def test_the_command_writes_its_numbers(tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    words = ["bench", "--device", "cpu", "--seconds", "0", "--images", "20", "--out", str(out)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    report = json.loads(out.read_text())
+    assert report["format"] == "phasezero-bench-1"
+    names = [one["name"] for one in report["comparisons"]]
+    assert len(names) == len(set(names)) == 6
+    for one in report["comparisons"]:
+        assert one["ours"] > 0
+        assert (one["ratio"] is None) == (one["published"] is None)
+        if one["ratio"] is not None:
+            assert one["ratio"] == pytest.approx(one["published"] / one["ours"])
+    assert report["environment"]["device"] == "cpu"
+    assert "of matrix rate" in result.output
+
+
+def test_operations_are_those_of_the_convolutions() -> None:
+    settings = {"engine.device": "cpu"}
+    suite = Suite(bench_config("resnet-glyphs", settings), images_per_class=20, seconds=0)
+    forward = 0.0
+    network = suite._trainer(0)[0].model.backbone
+
+    def count(module: torch.nn.Module, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
+        nonlocal forward
+        assert isinstance(module, torch.nn.Conv2d)
+        forward += 2 * output.numel() * module.in_channels * module.kernel_size[0] * module.kernel_size[1]
+
+    first = None
+    for module in network.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            first = first or module
+            module.register_forward_hook(count)  # type: ignore[arg-type]
+    network(torch.zeros(1, 3, 32, 32))
+    assert first is not None
+    stem = 2 * first.out_channels * 16 * 16 * 27  # no gradient for the images
+    head = 2 * 64 * 50
+    expected = BATCH * (3 * forward - stem)
+    assert suite._step_flops(0) == pytest.approx(expected + BATCH * head, rel=0.01)
+    assert suite._step_flops(1) == pytest.approx(expected + BATCH * forward, rel=0.01)
+
+
+def test_a_ratio_is_published_over_ours() -> None:
+    assert Comparison("x", 3.0, 1.5).ratio == 2
+    assert Comparison("x", None, 1.5).ratio is None
+
+
+def test_bad_words_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="resnet18-cifar"):
+        CliRunner().invoke(app, ["bench", "--network", "resnet18-cifr"], catch_exceptions=False)
+    with pytest.raises(UserError, match="is not there"):
+        CliRunner().invoke(app, ["bench", "--out", str(tmp_path / "no" / "x.json")], catch_exceptions=False)
