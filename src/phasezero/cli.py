@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from phasezero import __version__
+from phasezero.commands.report import report
 from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
@@ -223,6 +224,9 @@ def show(
         print_results(records, classifier)
     if figure is not None:
         draw_curves(records, figure, classifier=classifier)
+
+
+app.command()(report)
 
 
 @data_app.callback(invoke_without_command=True)

@@ -19,6 +19,7 @@ from phasezero.engine.trainer import check
 from phasezero.errors import UserError
 from phasezero.progress import RunProgress, make_progress
 from phasezero.results.figures import draw_curves
+from phasezero.results.page import write_page
 from phasezero.results.record import FILE_NAME, Record, read_record, write_record
 from phasezero.results.tables import markdown_table
 
@@ -45,7 +46,7 @@ def run_all(
     parallel: int | None = None,
     console: Console | None = None,
 ) -> Written:
-    """Runs each configuration and writes record and configuration of each, then a table and a picture of all.
+    """Runs each configuration and writes record and configuration of each, then a table, a picture and a page of all.
 
     Everything that can be wrong with the input is found before the first epoch; then nothing is left behind.
     With `resume`, finished runs are kept as they are and a stopped one goes on after its last finished phase.
@@ -87,10 +88,11 @@ def run_all(
 
 
 def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:
-    table, picture = folder / "results.md", folder / "curves.png"
+    table, picture, page = folder / "results.md", folder / "curves.png", folder / "report.html"
     table.write_text(markdown_table(records))
     draw_curves(records, picture)
-    return {"table": table, "picture": picture}
+    write_page(records, page, title=folder.resolve().name)
+    return {"table": table, "picture": picture, "page": page}
 
 
 def slug(name: str) -> str:

@@ -262,9 +262,11 @@ def comparable_part(record: Record) -> dict[str, Any]:
 
 
 def write_record(path: str | Path, record: Record) -> None:
+    write_whole(Path(path), "".join(_pieces(record, "record", 0)) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
     """Write atomically: a reader finds the old file or the whole new one, never a part of either."""
-    path = Path(path)
-    text = "".join(_pieces(record, "record", 0)) + "\n"  # before any file is touched, for it may refuse
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -333,6 +335,11 @@ def read_record(path_or_folder: str | Path) -> Record:
 
 def load_records(paths: Iterable[str | Path]) -> list[Record]:
     """Read many: each path is a file, a run's folder, or a folder searched for record.json at any depth."""
+    return [read_record(path) for path in find_records(paths)]
+
+
+def find_records(paths: Iterable[str | Path]) -> list[Path]:
+    """The files that `load_records` reads."""
     found: dict[Path, None] = {}  # a set in order: a run reached by two paths must not count as two seeds
     for path in map(Path, paths):
         if path.is_dir() and not (path / FILE_NAME).exists():
@@ -342,7 +349,7 @@ def load_records(paths: Iterable[str | Path]) -> list[Record]:
             found.update(dict.fromkeys(one.resolve() for one in inside))
         else:
             found[(path / FILE_NAME if path.is_dir() else path).resolve()] = None
-    return [read_record(path) for path in found]
+    return list(found)
 
 
 @cache

@@ -182,19 +182,43 @@ def _paper(group: Group, classifier: Classifier) -> str:
     return plus_minus(cell.mean, cell.std) + suffix
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Something besides the method in which the runs of one table differ."""
+
+    what: str
+    owners: Mapping[str, Sequence[str]]
+    """Each value, and the labels of the groups that have it."""
+
+    def __str__(self) -> str:
+        values = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in self.owners.items())
+        return f"runs differ in {self.what}: {values}"
+
+
 def comparison_warnings(records: Sequence[Record]) -> list[str]:
     """What the runs of one table differ in besides the method: each makes their numbers incomparable."""
     groups = group_records(records)
-    warnings = [
-        warning
-        for what, value in (("data set", _data), ("protocol", _protocol), ("memory", memory_rule))
-        if (warning := _difference(what, groups, value))
-    ]
+    return [*map(str, differences(groups)), *repeated_seeds(groups)]
+
+
+def differences(groups: Sequence[Group]) -> list[Difference]:
+    found = [_difference(what, groups, value) for what, value in _CONDITIONS.items()]
     # Of different data sets the classes differ anyway; so look within each.
     for data in dict.fromkeys(_data(group.records[0]) for group in groups):
         same = [group for group in groups if _data(group.records[0]) == data]
-        if warning := _difference(f"classes or class order of {data}", same, _classes):
-            warnings.append(warning)
+        found.append(_difference(f"classes or class order of {data}", same, _classes))
+    return [difference for difference in found if len(difference.owners) > 1]
+
+
+def _difference(what: str, groups: Sequence[Group], value: Callable[[Record], str]) -> Difference:
+    owners: dict[str, list[str]] = {}
+    for group in groups:
+        owners.setdefault(value(group.records[0]), []).append(group.label)
+    return Difference(what, owners)
+
+
+def repeated_seeds(groups: Sequence[Group]) -> list[str]:
+    warnings = []
     for group in groups:
         seeds = Counter(record["seed"] for record in group.records)
         if repeated := [str(seed) for seed, times in seeds.items() if times > 1]:
@@ -202,13 +226,9 @@ def comparison_warnings(records: Sequence[Record]) -> list[str]:
     return warnings
 
 
-def _difference(what: str, groups: Sequence[Group], value: Callable[[Record], str]) -> str | None:
-    owners: dict[str, list[str]] = {}
-    for group in groups:
-        owners.setdefault(value(group.records[0]), []).append(group.label)
-    if len(owners) < 2:
-        return None
-    return f"runs differ in {what}: " + "; ".join(f"{key} ({', '.join(who)})" for key, who in owners.items())
+def conditions(record: Record) -> dict[str, str]:
+    """What must be equal for the numbers of two runs to be comparable."""
+    return {what: value(record) for what, value in _CONDITIONS.items()} | {"classes": _classes(record)}
 
 
 def _data(record: Record) -> str:
@@ -229,3 +249,10 @@ def _protocol(record: Record) -> str:
 def memory_rule(record: Record) -> str:
     """The rule as configured: equal counts may come from unequal rules."""
     return str(record["config"]["protocol"]["memory"])
+
+
+_CONDITIONS: Mapping[str, Callable[[Record], str]] = {
+    "data set": _data,
+    "protocol": _protocol,
+    "memory": memory_rule,
+}

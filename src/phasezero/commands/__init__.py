@@ -1,0 +1,1 @@
+"""The larger commands of `phasezero`, one file each."""

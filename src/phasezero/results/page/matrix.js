@@ -1,0 +1,157 @@
+// Confusion matrices: unpacked when they are looked at, drawn on a canvas, read by pointer or arrow keys.
+
+// The inverse of encode_confusion in content.py: [true, predicted, count] triples in reading order.
+async function unpackConfusion(text, seen) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const packed = new Uint8Array(await new Response(stream).arrayBuffer());
+  const numbers = [];
+  for (let place = 0; place < packed.length;) {
+    let [number, weight] = [0, 1];
+    while (packed[place] > 127) { number += (packed[place++] & 127) * weight; weight *= 128; }
+    numbers.push(number + packed[place++] * weight);
+  }
+  const entries = [];
+  for (let index = 0, at = -1; index < numbers.length; index += 2) {
+    at += numbers[index];
+    entries.push([Math.floor(at / seen), at % seen, numbers[index + 1]]);
+  }
+  return entries;
+}
+
+const phaseStarts = (sizes) => sizes.map((_, phase) => sizes.slice(0, phase).reduce((sum, size) => sum + size, 0));
+const MOST_CONFUSED = 12;
+
+function confusionView() {
+  const [box, canvas, cell, slider] = ["canvas-box", "canvas", "cell", "phase"].map(byId);
+  let run = null, matrix = null, cursor = null, wanted = 0;
+
+  async function show(newRun) {
+    run = newRun;
+    const last = run.sizes.length - 1;
+    const kept = run.matrices.length;
+    byId("confusion").hidden = kept === 0;
+    slider.min = String(last + 1 - kept);
+    slider.max = String(last);
+    slider.value = String(last);
+    slider.disabled = kept < 2;
+    await choosePhase();
+  }
+
+  async function choosePhase() {
+    if (!run.matrices.length) return;
+    const ticket = ++wanted;  // only the latest choice is drawn: unpacking is not instant
+    const phase = Number(slider.value);
+    const seen = run.sizes.slice(0, phase + 1).reduce((sum, size) => sum + size, 0);
+    const text = `${phase} of ${run.sizes.length - 1}, ${plural(seen, "class").replace(/classs$/, "classes")} seen`;
+    byId("phase-value").textContent = text;
+    slider.setAttribute("aria-valuetext", text);
+    const entries = await unpackConfusion(run.matrices[phase - Number(slider.min)], seen);
+    if (ticket !== wanted) return;
+    const counts = new Map(entries.map(([row, column, count]) => [row * seen + column, count]));
+    const totals = new Array(seen).fill(0);
+    entries.forEach(([row, , count]) => { totals[row] += count; });
+    const starts = phaseStarts(run.sizes.slice(0, phase + 1));
+    const origin = (label) => starts.findLastIndex((start) => start <= label);
+    matrix = { phase, seen, entries, counts, totals, starts, origin, names: content.classes[run.classes].names };
+    cursor = null;
+    paint();
+    tell();
+    byId("confused").replaceChildren(...mostConfused());
+  }
+
+  const name = (label) => `${matrix.names[label]} (class ${label}, phase ${matrix.origin(label)})`;
+
+  function tell() {
+    if (!cursor) {
+      cell.textContent = "Rows are true classes, columns what they were called. Point at a cell, or focus the matrix "
+        + "and use the arrow keys.";
+      return;
+    }
+    const [row, column] = cursor;
+    const count = matrix.counts.get(row * matrix.seen + column) ?? 0;
+    const share = matrix.totals[row] ? ` (${fixed((100 * count) / matrix.totals[row], 1)} %)` : "";
+    cell.textContent = row === column
+      ? `${name(row)}: right for ${count} of ${matrix.totals[row]}${share}`
+      : `${name(row)} called ${name(column)}: ${count} of ${matrix.totals[row]}${share}`;
+  }
+
+  function mostConfused() {
+    const wrong = matrix.entries.filter(([row, column]) => row !== column);
+    const errors = wrong.reduce((sum, [, , count]) => sum + count, 0);
+    const all = matrix.totals.reduce((sum, count) => sum + count, 0);
+    const newest = matrix.starts.at(-1);
+    const toNewest = wrong.filter(([row, column]) => column >= newest && row < newest).reduce((sum, [, , count]) => sum + count, 0);
+    const old = wrong.filter(([row]) => row < newest).reduce((sum, [, , count]) => sum + count, 0);
+    const sentence = `${errors} of ${all} test images are misnamed.`
+      + (old && matrix.phase ? ` Of the ${old} of older classes, ${toNewest} (${fixed((100 * toNewest) / old, 1)} %) are given a class `
+        + `of the newest phase, which holds ${fixed((100 * (matrix.seen - newest)) / matrix.seen, 1)} % of the classes.` : "");
+    const most = [...wrong].sort((a, b) => b[2] - a[2]).slice(0, MOST_CONFUSED);
+    const columns = [
+      { name: "true class", value: ([row]) => matrix.names[row] },
+      { name: "called", value: ([, column]) => matrix.names[column] },
+      { name: "images", number: true, value: ([, , count]) => String(count) },
+      { name: "of the class", number: true, value: ([row, , count]) => `${fixed((100 * count) / matrix.totals[row], 1)} %` },
+    ];
+    return [make("p", {}, sentence), most.length ? table(`Most frequent confusions after phase ${matrix.phase}`, columns, [[null, most]]) : ""];
+  }
+
+  // Colours come from the style sheet: 0 is the canvas's background, 1 its text colour, by the root of the row's share,
+  // so that single mistakes are seen too.
+  function paint() {
+    if (!matrix) return;
+    const style = getComputedStyle(canvas);
+    const channels = (colour) => colour.match(/[\d.]+/g).slice(0, 3).map(Number);
+    const [none, full] = [channels(style.backgroundColor), channels(style.color)];
+    const { seen } = matrix;
+    const side = Math.round(Math.max(box.clientWidth, 100) * Math.min(window.devicePixelRatio || 1, 2));
+    const scale = Math.max(1, Math.floor(side / seen));
+    canvas.width = canvas.height = scale * seen;
+    const pen = canvas.getContext("2d");
+    pen.fillStyle = style.backgroundColor;
+    pen.fillRect(0, 0, canvas.width, canvas.height);
+    for (const [row, column, count] of matrix.entries) {
+      const weight = 0.12 + 0.88 * Math.sqrt(count / matrix.totals[row]);
+      pen.fillStyle = `rgb(${none.map((channel, at) => Math.round(channel + (full[at] - channel) * weight)).join(" ")})`;
+      pen.fillRect(column * scale, row * scale, scale, scale);
+    }
+    pen.fillStyle = style.borderTopColor;
+    for (const start of matrix.starts.slice(1)) {
+      pen.fillRect(start * scale, 0, 1, canvas.height);
+      pen.fillRect(0, start * scale, canvas.width, 1);
+    }
+    if (cursor) {
+      pen.strokeStyle = style.outlineColor;
+      pen.lineWidth = Math.max(2, scale / 3);
+      pen.strokeRect(cursor[1] * scale, cursor[0] * scale, scale, scale);
+    }
+  }
+
+  function move(row, column) {
+    const inside = (label) => Math.min(Math.max(label, 0), matrix.seen - 1);
+    cursor = [inside(row), inside(column)];
+    paint();
+    tell();
+  }
+
+  box.addEventListener("pointermove", (event) => {
+    if (!matrix) return;
+    const area = canvas.getBoundingClientRect();
+    const label = (at, size) => Math.floor((at / size) * matrix.seen);
+    move(label(event.clientY - area.top, area.height), label(event.clientX - area.left, area.width));
+  });
+  for (const end of ["pointerleave", "blur"]) {
+    box.addEventListener(end, () => { cursor = null; paint(); if (matrix) tell(); });
+  }
+  box.addEventListener("keydown", (event) => {
+    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    if (!matrix || !(event.key in steps)) return;
+    event.preventDefault();
+    const [down, right] = steps[event.key];
+    if (cursor) move(cursor[0] + down, cursor[1] + right);
+    else move(0, 0);
+  });
+  slider.addEventListener("input", choosePhase);
+  new ResizeObserver(paint).observe(box);
+  return { show, paint };
+}
