@@ -14,6 +14,7 @@ import yaml
 from phasezero import cli
 
 Command = Callable[..., tuple[int, str, str]]
+RECORD = Path(__file__).parents[1] / "results" / "glyphs" / "lucir-glyphs-b50s10" / "seed0" / "record.json"
 QUICK = [
     "--parallel",
     "1",
@@ -52,13 +53,20 @@ def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:
     assert code == 0, err
     folder = tmp_path / "there"
     names = ["lucir+cwd-glyphs-sizes4-2", "lucir-glyphs-sizes4-2"]
-    assert sorted(path.name for path in folder.iterdir()) == ["curves.png", *names, "results.md"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "curves.png",
+        *names,
+        "report.html",
+        "results.md",
+    ]
     for name in names:
         for seed in (0, 1):
             assert json.loads((folder / name / f"seed{seed}" / "record.json").read_text())["seed"] == seed
             assert (folder / name / f"seed{seed}" / "config.yaml").exists()
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "there/curves.png" in out
+    assert "page: there/report.html" in out
+    assert "<title>there</title>" in (folder / "report.html").read_text()
     assert "phase 1, 6 classes, accuracy" in out
 
     code, out, _ = command("show", "there")
@@ -69,6 +77,11 @@ def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:
     assert code == 0
     assert out.startswith("|")
     assert "<svg" in (tmp_path / "again.svg").read_text()
+    code, out, _ = command("report", "there", "-o", "pages/two.html", "--title", "Two & two")
+    assert (code, out) == (0, "pages/two.html\n")
+    page = (tmp_path / "pages" / "two.html").read_text()
+    assert "<h1>Two &amp; two</h1>" in page
+    assert all(name.replace("-glyphs-", "/glyphs/") in page for name in names)
 
     code, _, err = command("run", *QUICK, *few, "--out", "there")
     assert code == 2
@@ -84,6 +97,27 @@ def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:
     code, out, err = command("run", *QUICK, *few, "--seeds", "0,1", "--out", "there", "--resume")
     assert code == 0, err
     assert damaged.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["report", "nowhere"], "nowhere: no record to read"),
+        (["report", "empty"], "empty: no record.json in this folder"),
+        (["report", RECORD, "-o", "page.pdf"], "page.pdf: a page's name must end in .html"),
+        (["report", RECORD, "-o", "file/page.html"], "file/page.html: cannot be written"),
+    ],
+)
+def test_a_report_that_cannot_be_made(
+    command: Command, tmp_path: Path, words: list[str | Path], complaint: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    code, out, err = command(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("phasezero: ")
+    assert complaint in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file"]
 
 
 def test_list_in_both_forms(command: Command) -> None:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -22,6 +20,7 @@ import numpy as np
 
 from phasezero.errors import UserError
 from phasezero.results import metrics
+from phasezero.results.files import write_whole
 
 SCHEMA_VERSION = 1
 FILE_NAME = "record.json"
@@ -262,28 +261,8 @@ def comparable_part(record: Record) -> dict[str, Any]:
 
 
 def write_record(path: str | Path, record: Record) -> None:
-    write_whole(Path(path), "".join(_pieces(record, "record", 0)) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write atomically: a reader finds the old file or the whole new one, never a part of either."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    with suppress(OSError):  # the rename itself lasts only once the folder is synced; not every system can
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    text = "".join(_pieces(record, "record", 0)) + "\n"  # before any file is touched, for it may refuse
+    write_whole(Path(path), text)
 
 
 def _pieces(value: object, where: str, depth: int) -> Iterator[str]:

@@ -5,30 +5,39 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
 
 from phasezero import __version__
-from phasezero.results.metrics import mean_and_deviation
+from phasezero.results.page.spectra import Spectrum, mean_shares, spread
 from phasezero.results.paper import published_classifier, published_for
 from phasezero.results.record import Classifier, Metrics, PhaseRecord, Record
-from phasezero.results.tables import Group, conditions, differences, group_records, repeated_seeds
+from phasezero.results.tables import (
+    Group,
+    conditions,
+    differences,
+    group_records,
+    leaves,
+    repeated_seeds,
+)
+
+CLASSIFIERS: tuple[Classifier, ...] = get_args(Classifier)
+MetricName = Literal["average_incremental_accuracy", "last_accuracy", "forgetting"]
 
 MOST_MATRIX_BYTES = 3_500_000
 """Room for all confusion matrices, of the page's 5 MB: forty runs of 26 phases of CIFAR-100 need 2 to 2.5."""
 
-Analysis = Mapping[str, Any]
-"""What `analysis.json` beside a record holds."""
 
-
-def page_content(records: Sequence[Record], analyses: Sequence[Analysis | None] = ()) -> dict[str, Any]:
-    """Everything on the page; `analyses` belong to the records at the same places."""
+def page_content(records: Sequence[Record], spectra: Sequence[Sequence[Spectrum]] = ()) -> dict[str, Any]:
+    """Everything on the page; `spectra` belong to the records at the same places."""
     groups = group_records(records)
+    # Comparable groups stand together, so that their lines get different colours.
+    common = [conditions(group.records[0]) for group in groups]
+    groups.sort(key=lambda group: common.index(conditions(group.records[0])))
     runs = [(index, record) for index, group in enumerate(groups) for record in group.records]
-    classes = {record["data"]["class_hash"]: record["data"] for record in records}
-    hashes = list(classes)
+    classes = {_class_list(record): record["data"] for record in records}
     matrices, kept = _matrices([record for _, record in runs])
-    found = {id(record): analysis for record, analysis in zip(records, analyses, strict=False)}
+    found = {id(record): some for record, some in zip(records, spectra, strict=False)}
     return {
         "version": __version__,
         "differences": [
@@ -36,13 +45,17 @@ def page_content(records: Sequence[Record], analyses: Sequence[Analysis | None] 
         ],
         "repeated": repeated_seeds(groups),
         "matrices": kept,
-        "groups": [_group(group) for group in groups],
+        "groups": [
+            _group(group) | {"spectra": mean_shares([found.get(id(record), ()) for record in group.records])}
+            for group in groups
+        ],
+        "settings": _settings(groups),
         "runs": [
-            {
+            _run(record)
+            | {
                 "group": index,
-                "classes": hashes.index(record["data"]["class_hash"]),
+                "classes": list(classes).index(_class_list(record)),
                 "matrices": matrix,
-                **_run(record, found.get(id(record)) or {}),
             }
             for (index, record), matrix in zip(runs, matrices, strict=True)
         ],
@@ -61,19 +74,37 @@ def page_content(records: Sequence[Record], analyses: Sequence[Analysis | None] 
     }
 
 
+def _class_list(record: Record) -> tuple[str, ...]:
+    data = record["data"]  # the hash is over ids, which two data sets may share
+    return data["name"], data["class_order"], data["class_hash"], *data["class_names"]
+
+
+def _settings(groups: Sequence[Group]) -> list[tuple[str, list[str | None]]]:
+    """The settings in which the groups' configurations differ, each with its value in every group."""
+    configs = [dict(leaves(group.records[0]["config"])) for group in groups]
+    keys = dict.fromkeys(key for config in configs for key in config if key not in ("name", "seed"))
+    values = {key: [json.dumps(one[key]) if key in one else None for one in configs] for key in keys}
+    return [(key, found) for key, found in values.items() if len(set(found)) > 1]
+
+
 def _group(group: Group) -> dict[str, Any]:
     first = group.records[0]
     cell = published_for(first)
     paper = None
     if cell is not None:
-        theirs = published_classifier(first["method"])
-        paper = {"mean": cell.mean, "sd": cell.std, "table": cell.table, "note": cell.note, "by": theirs}
+        number, _, what = cell.table.removeprefix("table").partition("_")
+        paper = {
+            "mean": cell.mean,
+            "sd": cell.std,
+            "source": f"Table {number} ({what.replace('_', ' ')}): {cell.note.replace('+-', ' ± ')}",
+            "by": published_classifier(first["method"]),
+        }
     return {
         "label": group.label,
         "n": len(group.records),
         "seen": group.seen,
         "conditions": conditions(first),
-        "results": {classifier: _results(group, classifier) for classifier in get_args(Classifier)},
+        "results": {classifier: _results(group, classifier) for classifier in CLASSIFIERS},
         "paper": paper,
     }
 
@@ -84,28 +115,20 @@ def _results(group: Group, classifier: Classifier) -> dict[str, Any] | None:
         return None
     lost = [losses for run in metrics if (losses := run["forgetting_by_phase"]) is not None]
     return {
-        "curve": [_spread(values) for values in accuracies],
+        "curve": [spread(values) for values in accuracies],
         "last": _metric(metrics, "last_accuracy"),
         "average": _metric(metrics, "average_incremental_accuracy"),
         "forgetting": _metric(metrics, "forgetting"),
-        "lost": [_spread(values) for values in zip(*lost, strict=True)],
+        "lost": [spread(values) for values in zip(*lost, strict=True)],
     }
 
 
-def _metric(
-    metrics: Sequence[Metrics], name: Any
-) -> list[float | None] | None:  # name: a key, which a TypedDict wants as a literal
+def _metric(metrics: Sequence[Metrics], name: MetricName) -> list[float | None] | None:
     values = [value for run in metrics if (value := run[name]) is not None]
-    return _spread(values) if values else None
+    return spread(values) if values else None
 
 
-def _spread(values: Sequence[float]) -> list[float | None]:
-    """Mean and deviation, to a precision that two printed decimals survive."""
-    mean, deviation, _ = mean_and_deviation(values)
-    return [round(mean, 6), None if deviation is None else round(deviation, 6)]
-
-
-def _run(record: Record, analysis: Analysis) -> dict[str, Any]:
+def _run(record: Record) -> dict[str, Any]:
     phases = record["phases"]
     return {
         "seed": record["seed"],
@@ -116,7 +139,7 @@ def _run(record: Record, analysis: Analysis) -> dict[str, Any]:
             classifier: [
                 [round(value, 3) for value in phase["by_phase"][classifier] or []] for phase in phases
             ]
-            for classifier in get_args(Classifier)
+            for classifier in CLASSIFIERS
             if record["summary"][classifier] is not None
         },
         "seconds": [{k: round(v, 4) for k, v in phase["seconds"].items()} for phase in phases],
@@ -127,7 +150,6 @@ def _run(record: Record, analysis: Analysis) -> dict[str, Any]:
         "config": json.dumps(
             record["config"], indent=2, ensure_ascii=False
         ),  # as Python writes it: 0.0 stays
-        "spectra": analysis.get("spectra"),
     }
 
 

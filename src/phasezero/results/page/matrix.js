@@ -8,7 +8,10 @@ async function unpackConfusion(text, seen) {
   const numbers = [];
   for (let place = 0; place < packed.length;) {
     let [number, weight] = [0, 1];
-    while (packed[place] > 127) { number += (packed[place++] & 127) * weight; weight *= 128; }
+    while (packed[place] > 127) {
+      number += (packed[place++] & 127) * weight;
+      weight *= 128;
+    }
     numbers.push(number + packed[place++] * weight);
   }
   const entries = [];
@@ -24,13 +27,27 @@ const MOST_CONFUSED = 12;
 
 function confusionView() {
   const [box, canvas, cell, slider] = ["canvas-box", "canvas", "cell", "phase"].map(byId);
-  let run = null, matrix = null, cursor = null, wanted = 0;
+  let run = null,
+    matrix = null,
+    cursor = null,
+    wanted = 0;
 
   async function show(newRun) {
     run = newRun;
     const last = run.sizes.length - 1;
     const kept = run.matrices.length;
-    byId("confusion").hidden = kept === 0;
+    const note = {
+      all: "",
+      last: "To keep this file small, it holds only the last matrix of each run.",
+      none: "To keep this file small, it holds no confusion matrices; a page of fewer runs does.",
+    }[content.matrices];
+    const readable = "DecompressionStream" in window;
+    byId("confusion-note").textContent = readable
+      ? note
+      : "This browser is too old to unpack the confusion matrices.";
+    byId("confusion-note").hidden = readable && !note;
+    byId("confusion").hidden = kept === 0 || !readable;
+    if (byId("confusion").hidden) return;
     slider.min = String(last + 1 - kept);
     slider.max = String(last);
     slider.value = String(last);
@@ -39,8 +56,7 @@ function confusionView() {
   }
 
   async function choosePhase() {
-    if (!run.matrices.length) return;
-    const ticket = ++wanted;  // only the latest choice is drawn: unpacking is not instant
+    const ticket = ++wanted; // only the latest choice is drawn: unpacking is not instant
     const phase = Number(slider.value);
     const seen = run.sizes.slice(0, phase + 1).reduce((sum, size) => sum + size, 0);
     const text = `${phase} of ${run.sizes.length - 1}, ${plural(seen, "class").replace(/classs$/, "classes")} seen`;
@@ -50,7 +66,9 @@ function confusionView() {
     if (ticket !== wanted) return;
     const counts = new Map(entries.map(([row, column, count]) => [row * seen + column, count]));
     const totals = new Array(seen).fill(0);
-    entries.forEach(([row, , count]) => { totals[row] += count; });
+    entries.forEach(([row, , count]) => {
+      totals[row] += count;
+    });
     const starts = phaseStarts(run.sizes.slice(0, phase + 1));
     const origin = (label) => starts.findLastIndex((start) => start <= label);
     matrix = { phase, seen, entries, counts, totals, starts, origin, names: content.classes[run.classes].names };
@@ -64,16 +82,18 @@ function confusionView() {
 
   function tell() {
     if (!cursor) {
-      cell.textContent = "Rows are true classes, columns what they were called. Point at a cell, or focus the matrix "
-        + "and use the arrow keys.";
+      cell.textContent =
+        "Rows are true classes, columns what they were called. Point at a cell, or focus the matrix " +
+        "and use the arrow keys.";
       return;
     }
     const [row, column] = cursor;
     const count = matrix.counts.get(row * matrix.seen + column) ?? 0;
     const share = matrix.totals[row] ? ` (${fixed((100 * count) / matrix.totals[row], 1)} %)` : "";
-    cell.textContent = row === column
-      ? `${name(row)}: right for ${count} of ${matrix.totals[row]}${share}`
-      : `${name(row)} called ${name(column)}: ${count} of ${matrix.totals[row]}${share}`;
+    cell.textContent =
+      row === column
+        ? `${name(row)}: right for ${count} of ${matrix.totals[row]}${share}`
+        : `${name(row)} called ${name(column)}: ${count} of ${matrix.totals[row]}${share}`;
   }
 
   function mostConfused() {
@@ -81,27 +101,43 @@ function confusionView() {
     const errors = wrong.reduce((sum, [, , count]) => sum + count, 0);
     const all = matrix.totals.reduce((sum, count) => sum + count, 0);
     const newest = matrix.starts.at(-1);
-    const toNewest = wrong.filter(([row, column]) => column >= newest && row < newest).reduce((sum, [, , count]) => sum + count, 0);
+    const toNewest = wrong
+      .filter(([row, column]) => column >= newest && row < newest)
+      .reduce((sum, [, , count]) => sum + count, 0);
     const old = wrong.filter(([row]) => row < newest).reduce((sum, [, , count]) => sum + count, 0);
-    const sentence = `${errors} of ${all} test images are misnamed.`
-      + (old && matrix.phase ? ` Of the ${old} of older classes, ${toNewest} (${fixed((100 * toNewest) / old, 1)} %) are given a class `
-        + `of the newest phase, which holds ${fixed((100 * (matrix.seen - newest)) / matrix.seen, 1)} % of the classes.` : "");
+    const sentence =
+      `${errors} of ${all} test images are misnamed.` +
+      (old && matrix.phase
+        ? ` Of the ${old} of older classes, ${toNewest} (${fixed((100 * toNewest) / old, 1)} %) are given a class ` +
+          `of the newest phase, which holds ${fixed((100 * (matrix.seen - newest)) / matrix.seen, 1)} % of the classes.`
+        : "");
     const most = [...wrong].sort((a, b) => b[2] - a[2]).slice(0, MOST_CONFUSED);
     const columns = [
       { name: "true class", value: ([row]) => matrix.names[row] },
       { name: "called", value: ([, column]) => matrix.names[column] },
       { name: "images", number: true, value: ([, , count]) => String(count) },
-      { name: "of the class", number: true, value: ([row, , count]) => `${fixed((100 * count) / matrix.totals[row], 1)} %` },
+      {
+        name: "of the class",
+        number: true,
+        value: ([row, , count]) => `${fixed((100 * count) / matrix.totals[row], 1)} %`,
+      },
     ];
-    return [make("p", {}, sentence), most.length ? table(`Most frequent confusions after phase ${matrix.phase}`, columns, [[null, most]]) : ""];
+    return [
+      make("p", {}, sentence),
+      most.length ? table(`Most frequent confusions after phase ${matrix.phase}`, columns, [[null, most]]) : "",
+    ];
   }
 
-  // Colours come from the style sheet: 0 is the canvas's background, 1 its text colour, by the root of the row's share,
-  // so that single mistakes are seen too.
+  // The colours come from the style sheet: none is the canvas's background, all of a row its text colour, by the root
+  // of the share in between, so that single mistakes are seen too.
   function paint() {
     if (!matrix) return;
     const style = getComputedStyle(canvas);
-    const channels = (colour) => colour.match(/[\d.]+/g).slice(0, 3).map(Number);
+    const channels = (colour) =>
+      colour
+        .match(/[\d.]+/g)
+        .slice(0, 3)
+        .map(Number);
     const [none, full] = [channels(style.backgroundColor), channels(style.color)];
     const { seen } = matrix;
     const side = Math.round(Math.max(box.clientWidth, 100) * Math.min(window.devicePixelRatio || 1, 2));
@@ -141,7 +177,11 @@ function confusionView() {
     move(label(event.clientY - area.top, area.height), label(event.clientX - area.left, area.width));
   });
   for (const end of ["pointerleave", "blur"]) {
-    box.addEventListener(end, () => { cursor = null; paint(); if (matrix) tell(); });
+    box.addEventListener(end, () => {
+      cursor = null;
+      paint();
+      if (matrix) tell();
+    });
   }
   box.addEventListener("keydown", (event) => {
     const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
