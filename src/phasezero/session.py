@@ -91,7 +91,7 @@ def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:
     table, picture, page = folder / "results.md", folder / "curves.png", folder / "report.html"
     table.write_text(markdown_table(records))
     draw_curves(records, picture)
-    write_page(records, page, title=folder.resolve().name)
+    write_page(records, page, title=f"phasezero: {folder.resolve().name}")
     return {"table": table, "picture": picture, "page": page}
 
 

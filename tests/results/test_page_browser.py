@@ -101,7 +101,7 @@ def test_pointing_at_the_chart_shows_its_values(visit: Open) -> None:
 
 def test_arrow_keys_read_the_chart(visit: Open) -> None:
     page = visit()
-    page.click("button[aria-label='Only per_class:20']")
+    page.click("button[aria-label='only these: per_class:20']")
     page.locator("#accuracy-chart .chart").focus()
     readout = page.locator("#accuracy-chart-readout")
     assert readout.get_attribute("aria-live") == "polite"
@@ -112,11 +112,11 @@ def test_arrow_keys_read_the_chart(visit: Open) -> None:
     assert said[:2] == ["lucir, 50 classes seen: 81.00 ± 1.00", "lucir, 60 classes seen: 77.00 ± 1.00"]
     assert said[2] in ("lucir+cwd, 60 classes seen: 76.00", "icarl, 60 classes seen: 76.00")
     assert said[3].endswith("100 classes seen: 60.00")
-    page.set_viewport_size(
-        {"width": 700, "height": 900}
-    )  # a new width draws the chart anew: one chart, not two
-    page.wait_for_function("document.querySelector('#accuracy-chart .chart > svg').clientWidth < 700")
-    assert page.locator("#accuracy-chart .chart > svg").count() == 1
+    drawn = page.locator("#accuracy-chart .chart > svg")
+    before = drawn.get_attribute("width")
+    page.set_viewport_size({"width": 700, "height": 900})  # draws the chart anew: one chart, not two
+    page.locator(f"#accuracy-chart .chart > svg:not([width='{before}'])").wait_for()
+    assert drawn.count() == 1
 
 
 def test_switches_hide_lines_and_the_warning_about_them(visit: Open) -> None:
@@ -173,7 +173,8 @@ def test_confusion_follows_run_phase_and_keys(visit: Open) -> None:
     page = visit()
     assert page.locator("#phase-value").inner_text() == "5 of 5, 100 classes seen"
     # Seed 0: 60 of 100 right after the last phase, the rest called the next class.
-    assert "4000 of 10000 test images are misnamed" in page.locator("#confused").inner_text()
+    confused = page.locator("#confused")
+    assert "4000 of 10000 test images are misnamed" in confused.inner_text()
     before = page.evaluate("document.getElementById('canvas').toDataURL()")
     page.locator("#canvas-box").focus()
     for key in ("ArrowDown", "ArrowRight"):
@@ -184,11 +185,11 @@ def test_confusion_follows_run_phase_and_keys(visit: Open) -> None:
     )
     page.locator("#phase").focus()
     page.keyboard.press("Home")
-    page.wait_for_function("document.getElementById('confused').innerText.includes('1000 of 5000')")
+    playwright.expect(confused).to_contain_text("1000 of 5000")
     assert page.evaluate("document.getElementById('canvas').toDataURL()") != before
     page.select_option("#which", label=f"{HOSTILE}, seed 0")
-    page.wait_for_function("document.getElementById('confused').innerText.includes('3000 of 10000')")
-    assert HOSTILE in page.locator("#confused").inner_text()
+    playwright.expect(confused).to_contain_text("3000 of 10000")
+    assert HOSTILE in confused.inner_text()
 
 
 def test_dark_by_preference_and_by_switch(visit: Open) -> None:

@@ -20,7 +20,7 @@ const pointAt = (one, place) => one.points.find((point) => point[0] === place);
 const short = (value, step) => fixed(value, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
 
 // `series`: {index, label, points: [[x, mean, deviation or null], ...]}; `levels`: {index, label, value, deviation}.
-function lineChart(box, { title, xName, yName, xWord }) {
+function lineChart(box, { title, xName, yName, atX }) {
   const readout = make("p", { class: "readout", "aria-live": "polite", id: `${box.id}-readout` });
   const tip = make("div", { class: "tip", "aria-hidden": "true", hidden: true });
   const frame = make(
@@ -65,7 +65,7 @@ function lineChart(box, { title, xName, yName, xWord }) {
     ];
     const open = values.querySelector("details")?.open ?? false;
     values.replaceChildren(
-      folded("The values as a table", table(`${title}, by ${xWord}`, columns, [[null, series]])),
+      folded("The values as a table", table(`${title} (${yName}) by: ${xName}`, columns, [[null, series]])),
     );
     values.querySelector("details").open = open;
   }
@@ -213,14 +213,14 @@ function lineChart(box, { title, xName, yName, xWord }) {
     frame.querySelectorAll("[data-series]").forEach((group) => {
       group.classList.toggle("meant", group.getAttribute("data-series") === String(chosen.one.index));
     });
-    readout.textContent = `${chosen.one.label}, ${place} ${xWord}: ${spread(chosen.found.slice(1))}`;
+    readout.textContent = `${chosen.one.label}, ${atX(place)}: ${spread(chosen.found.slice(1))}`;
     at = { place, one: chosen.one };
     const near = [...here].sort(
       (a, b) => Math.abs(a.found[1] - chosen.found[1]) - Math.abs(b.found[1] - chosen.found[1]),
     );
     const listed = near.slice(0, MOST_NAMED).sort((a, b) => b.found[1] - a.found[1]);
     tip.replaceChildren(
-      make("p", {}, `${place} ${xWord}`),
+      make("p", {}, atX(place)),
       ...listed.map(({ one, found }) =>
         make(
           "p",

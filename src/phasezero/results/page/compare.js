@@ -23,7 +23,7 @@ const sets = distinct(groups.map(setName)).map((name) => [name, groups.filter((g
 // Within such a set the names often end alike ("/cifar100/b50s10"), which its heading says already.
 for (const [, members] of sets) {
   const tail = members[0].label.match(/\/.*$/)?.[0] ?? "";
-  const shared = members.length > 1 && tail && members.every((group) => group.label.endsWith(tail));
+  const shared = members.length > 1 && tail && members.every(({ label }) => label.endsWith(tail) && label !== tail);
   members.forEach((group) => {
     group.short = shared ? group.label.slice(0, -tail.length) : group.label;
   });
@@ -38,25 +38,25 @@ const accuracyChart = lineChart(byId("accuracy-chart"), {
   title: "Accuracy",
   xName: "Number of classes seen",
   yName: "Accuracy on all seen classes, %",
-  xWord: "classes seen",
+  atX: (count) => `${count} classes seen`,
 });
 const forgettingChart = lineChart(byId("forgetting-chart"), {
   title: "Forgetting",
   xName: "Phase in which the classes came",
   yName: "Accuracy lost by the end, points",
-  xWord: "phase of origin",
+  atX: (phase) => `classes of phase ${phase}`,
 });
 const spectraChart = lineChart(byId("spectra-chart"), {
   title: "Spectra",
   xName: "Number of directions, k",
   yName: "Share of the variance, %",
-  xWord: "largest directions",
+  atX: (k) => (k > 1 ? `${k} largest directions` : "largest direction"),
 });
 const confusion = confusionView();
 
 function facts() {
   const of = (values) => distinct(values).join(", ");
-  const seconds = runs.reduce((sum, run) => sum + run.timing.seconds_total, 0);
+  const seconds = sum(runs.map((run) => run.timing.seconds_total));
   const entries = [
     ["runs", `${runs.length}` + (groups.length < runs.length ? ` in ${plural(groups.length, "group")}` : "")],
     ["data", of(content.classes.map((list) => list.data))],
@@ -65,9 +65,7 @@ function facts() {
     ["device", of(runs.map((run) => run.environment.device_name))],
     ["computed in", duration(seconds)],
   ];
-  byId("facts").append(
-    ...entries.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))),
-  );
+  byId("facts").append(...entries.map(([name, value]) => fact(name, value)));
   byId("made").textContent =
     `Made by phasezero ${content.version} from ${plural(runs.length, "run record")}. ` +
     "This file is complete: it loads nothing.";
@@ -123,7 +121,7 @@ function switches() {
               "button",
               {
                 type: "button",
-                "aria-label": `Only ${text}`,
+                "aria-label": `only these: ${text}`,
                 onclick: () => toggle(everything, (index) => members.some((group) => group.index === index)),
               },
               "only these",
@@ -147,6 +145,8 @@ function switches() {
   const measured = Object.keys(CLASSIFIERS).filter((name) => groups.some((group) => group.results[name]));
   byId("classifier").append(...measured.map((name) => make("option", { value: name }, CLASSIFIERS[name])));
   byId("classifier-field").hidden = measured.length < 2;
+  byId("switches").hidden = groups.length < 2;
+  byId("shown").hidden = groups.length < 2 && measured.length < 2;
   byId("classifier").addEventListener("change", (event) => {
     state.classifier = event.target.value;
     charts();
@@ -238,7 +238,9 @@ function results() {
     metric("last", (found) => found.last),
     metric("forgetting", (found) => found.forgetting),
   ];
-  const caption = `Accuracy in percent, classifier: ${CLASSIFIERS[state.classifier]}; mean ± sample standard deviation over n runs`;
+  const caption =
+    `Accuracy in percent, classifier: ${CLASSIFIERS[state.classifier]}; ` +
+    "mean ± sample standard deviation over n runs";
   byId("results-table").replaceChildren(
     table(
       caption,

@@ -26,6 +26,8 @@ const aligned = (pair, deviates) =>
     ? [fixed(pair[0]), make("span", { class: "sd" }, pair[1] === null ? "" : ` ± ${fixed(pair[1])}`)]
     : spread(pair);
 const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+const percent = (part, whole) => `${fixed((100 * part) / whole, 1)} %`;
 const distinct = (values) => [...new Set(values)];
 
 function duration(seconds) {
@@ -130,4 +132,5 @@ function table(caption, columns, sections, { id = "", total = false } = {}) {
 const breakable = (name) => name.split(/(?<=\/)/).flatMap((piece, at) => (at ? [make("wbr"), piece] : [piece]));
 const named = (index, label) => make("span", { class: "run" }, swatch(index), make("span", {}, breakable(label)));
 
+const fact = (name, value) => make("div", {}, make("dt", {}, name), make("dd", {}, value));
 const folded = (summary, ...children) => make("details", {}, make("summary", {}, summary), children);

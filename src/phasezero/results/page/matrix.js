@@ -22,7 +22,7 @@ async function unpackConfusion(text, seen) {
   return entries;
 }
 
-const phaseStarts = (sizes) => sizes.map((_, phase) => sizes.slice(0, phase).reduce((sum, size) => sum + size, 0));
+const phaseStarts = (sizes) => sizes.map((_, phase) => sum(sizes.slice(0, phase)));
 const MOST_CONFUSED = 12;
 
 function confusionView() {
@@ -58,8 +58,8 @@ function confusionView() {
   async function choosePhase() {
     const ticket = ++wanted; // only the latest choice is drawn: unpacking is not instant
     const phase = Number(slider.value);
-    const seen = run.sizes.slice(0, phase + 1).reduce((sum, size) => sum + size, 0);
-    const text = `${phase} of ${run.sizes.length - 1}, ${plural(seen, "class").replace(/classs$/, "classes")} seen`;
+    const seen = sum(run.sizes.slice(0, phase + 1));
+    const text = `${phase} of ${run.sizes.length - 1}, ${seen} ${seen === 1 ? "class" : "classes"} seen`;
     byId("phase-value").textContent = text;
     slider.setAttribute("aria-valuetext", text);
     const entries = await unpackConfusion(run.matrices[phase - Number(slider.min)], seen);
@@ -89,7 +89,7 @@ function confusionView() {
     }
     const [row, column] = cursor;
     const count = matrix.counts.get(row * matrix.seen + column) ?? 0;
-    const share = matrix.totals[row] ? ` (${fixed((100 * count) / matrix.totals[row], 1)} %)` : "";
+    const share = matrix.totals[row] ? ` (${percent(count, matrix.totals[row])})` : "";
     cell.textContent =
       row === column
         ? `${name(row)}: right for ${count} of ${matrix.totals[row]}${share}`
@@ -98,18 +98,15 @@ function confusionView() {
 
   function mostConfused() {
     const wrong = matrix.entries.filter(([row, column]) => row !== column);
-    const errors = wrong.reduce((sum, [, , count]) => sum + count, 0);
-    const all = matrix.totals.reduce((sum, count) => sum + count, 0);
+    const images = (entries) => sum(entries.map(([, , count]) => count));
     const newest = matrix.starts.at(-1);
-    const toNewest = wrong
-      .filter(([row, column]) => column >= newest && row < newest)
-      .reduce((sum, [, , count]) => sum + count, 0);
-    const old = wrong.filter(([row]) => row < newest).reduce((sum, [, , count]) => sum + count, 0);
+    const old = wrong.filter(([row]) => row < newest);
+    const drawn = old.filter(([, column]) => column >= newest);
     const sentence =
-      `${errors} of ${all} test images are misnamed.` +
-      (old && matrix.phase
-        ? ` Of the ${old} of older classes, ${toNewest} (${fixed((100 * toNewest) / old, 1)} %) are given a class ` +
-          `of the newest phase, which holds ${fixed((100 * (matrix.seen - newest)) / matrix.seen, 1)} % of the classes.`
+      `${images(wrong)} of ${sum(matrix.totals)} test images are misnamed.` +
+      (old.length && newest
+        ? ` Of the ${images(old)} of older classes, ${images(drawn)} (${percent(images(drawn), images(old))}) are ` +
+          `given a class of the newest phase, which holds ${percent(matrix.seen - newest, matrix.seen)} of the classes.`
         : "");
     const most = [...wrong].sort((a, b) => b[2] - a[2]).slice(0, MOST_CONFUSED);
     const columns = [
@@ -119,7 +116,7 @@ function confusionView() {
       {
         name: "of the class",
         number: true,
-        value: ([row, , count]) => `${fixed((100 * count) / matrix.totals[row], 1)} %`,
+        value: ([row, , count]) => percent(count, matrix.totals[row]),
       },
     ];
     return [
@@ -148,7 +145,8 @@ function confusionView() {
     pen.fillRect(0, 0, canvas.width, canvas.height);
     for (const [row, column, count] of matrix.entries) {
       const weight = 0.12 + 0.88 * Math.sqrt(count / matrix.totals[row]);
-      pen.fillStyle = `rgb(${none.map((channel, at) => Math.round(channel + (full[at] - channel) * weight)).join(" ")})`;
+      const mixed = none.map((channel, at) => Math.round(channel + (full[at] - channel) * weight));
+      pen.fillStyle = `rgb(${mixed.join(" ")})`;
       pen.fillRect(column * scale, row * scale, scale, scale);
     }
     pen.fillStyle = style.borderTopColor;

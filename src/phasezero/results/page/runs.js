@@ -59,7 +59,7 @@ function time(run) {
   };
   const columns = [
     { name: "phase", value: ({ phase }) => String(phase) },
-    { name: "", value: ({ seconds }) => bar(seconds) },
+    { name: "stages", value: ({ seconds }) => bar(seconds) },
     ...stages.map((stage) => ({ name: stage, number: true, value: ({ seconds }) => fixed(seconds[stage] ?? 0) })),
     { name: "total", number: true, value: ({ seconds }) => fixed(seconds.total) },
     { name: "training images", number: true, value: ({ phase }) => String(run.train_images[phase]) },
@@ -81,11 +81,10 @@ function time(run) {
 }
 
 function environment() {
-  const kept = (name, get) => ({
-    name,
-    value: (run) => String(get(run) ?? "–"),
-    key: (run) => String(get(run) ?? ""),
-  });
+  const facts = Object.keys(runs[0].environment).filter((key) => key !== "device"); // the device's name says more
+  const text = (run, key) => String(run.environment[key] ?? "–");
+  const same = facts.filter((key) => distinct(runs.map((run) => text(run, key))).length === 1);
+  const title = (key) => key.replace("_name", "");
   const columns = [
     { name: "run", value: (run) => named(run.group, groups[run.group].label), key: (run) => groups[run.group].label },
     { name: "seed", number: true, value: (run) => String(run.seed), key: (run) => run.seed },
@@ -95,22 +94,29 @@ function environment() {
       value: (run) => duration(run.timing.seconds_total),
       key: (run) => run.timing.seconds_total,
     },
-    kept("started (UTC)", (run) => run.timing.started.slice(0, 16).replace("T", " ")),
-    ...[
-      "device_name",
-      "precision",
-      "engine",
-      "threads",
-      "torch",
-      "cuda",
-      "cudnn",
-      "python",
-      "numpy",
-      "phasezero",
-      "platform",
-    ].map((key) => kept(key.replace("_name", ""), (run) => run.environment[key])),
+    {
+      name: "phase 0",
+      value: (run) => (run.timing.reused_phase_zero ? "from the store" : "trained"),
+      key: (run) => run.timing.reused_phase_zero,
+    },
+    {
+      name: "started (UTC)",
+      value: (run) => run.timing.started.slice(0, 16).replace("T", " "),
+      key: (run) => run.timing.started,
+    },
+    ...facts
+      .filter((key) => !same.includes(key))
+      .map((key) => ({ name: title(key), value: (run) => text(run, key), key: (run) => text(run, key) })),
   ];
-  byId("environment").append(table("Where and with what each run was computed", columns, [[null, runs]]));
+  byId("environment").append(
+    make("p", { class: "lead" }, runs.length > 1 ? "The same for all runs:" : "This run:"),
+    make(
+      "dl",
+      { class: "facts" },
+      same.map((key) => fact(title(key), text(runs[0], key))),
+    ),
+    table("When each run was computed, how long it took, and where the runs differ", columns, [[null, runs]]),
+  );
 }
 
 function classLists() {
@@ -125,8 +131,8 @@ function classLists() {
         make(
           "p",
           {},
-          `${list.names.length} classes, ${list.train_images} training and ${list.test_images} test images; used by ` +
-            `${plural(users.length, "run")}. The sha256 of the ordered class list: `,
+          `${list.names.length} classes, ${list.train_images} training and ${list.test_images} test images; ` +
+            `used by ${plural(users.length, "run")}. The sha256 of the ordered class list: `,
           make("code", {}, list.hash),
         ),
         make("p", { class: "notes" }, `Classes by phase: ${sizes.join("; ")}`),
