@@ -123,6 +123,7 @@ def test_switches_hide_lines_and_the_warning_about_them(visit: Open) -> None:
     page = visit()
     assert page.locator("#warnings").is_visible()
     assert "per_class:40" in page.locator("#warnings").inner_text()
+    assert page.locator("#mixed").is_visible()
     assert "differ in memory" in page.locator("#mixed").inner_text()
     page.get_by_label(HOSTILE, exact=True).uncheck()
     assert (lines(page), lines(page, "forgetting")) == (3, 3)

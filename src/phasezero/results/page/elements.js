@@ -64,7 +64,7 @@ const swatch = (index) =>
 
 // A column is {name, value: row => text or nodes, key: row => what to sort by, number, head}. `sections` are
 // [heading, rows] pairs; rows are sorted within their section.
-function table(caption, columns, sections, { id = "", total = false } = {}) {
+function table(caption, columns, sections, { id = "", shaded = false } = {}) {
   const body = (heading, rows) =>
     make(
       "tbody",
@@ -124,7 +124,7 @@ function table(caption, columns, sections, { id = "", total = false } = {}) {
     make("thead", {}, make("tr", {}, heads)),
     bodies(null),
   );
-  if (total) whole.classList.add("total");
+  if (shaded) whole.classList.add("shaded");
   return make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, whole);
 }
 

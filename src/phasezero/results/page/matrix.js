@@ -106,7 +106,7 @@ function confusionView() {
       `${images(wrong)} of ${sum(matrix.totals)} test images are misnamed.` +
       (old.length && newest
         ? ` Of the ${images(old)} of older classes, ${images(drawn)} (${percent(images(drawn), images(old))}) are ` +
-          `given a class of the newest phase, which holds ${percent(matrix.seen - newest, matrix.seen)} of the classes.`
+          `given a class of the newest phase, which has ${percent(matrix.seen - newest, matrix.seen)} of the classes.`
         : "");
     const most = [...wrong].sort((a, b) => b[2] - a[2]).slice(0, MOST_CONFUSED);
     const columns = [

@@ -3,7 +3,6 @@
 function details() {
   const run = runs[Number(byId("which").value)];
   const rows = run.by_phase[state.classifier];
-  const starts = phaseStarts(run.sizes);
   const lowest = Math.min(...(rows ?? []).flat());
   const shade = (value) => {
     const cell = make("span", { class: "heat" }, fixed(value, 1));
@@ -16,27 +15,18 @@ function details() {
       `Accuracy in percent on the classes of each phase, classifier: ${CLASSIFIERS[state.classifier]}`,
       [
         { name: "after phase", value: ({ phase }) => String(phase) },
-        ...run.sizes.map((size, of) => ({
-          name: `${of}`,
+        ...run.sizes.map((_, of) => ({
+          name: String(of),
           number: true,
           value: ({ row }) => (of < row.length ? shade(row[of]) : ""),
         })),
       ],
       [[null, rows.map((row, phase) => ({ row, phase }))]],
-      { total: true },
+      { shaded: true },
     );
   byId("by-phase").replaceChildren(
     matrix || make("p", {}, "This run was not measured with the chosen classifier."),
-    make(
-      "p",
-      { class: "notes" },
-      `Columns are the phases the classes came in: ${run.sizes
-        .map(
-          (size, phase) => `${phase}: ${size > 1 ? `${starts[phase]}–${starts[phase] + size - 1}` : starts[phase]}`,
-        )
-        .slice(0, 6)
-        .join(", ")}${run.sizes.length > 6 ? ", …" : ""}.`,
-    ),
+    make("p", { class: "notes" }, "Rows: after which phase. Columns: the phase in which the classes came."),
   );
   time(run);
 }
