@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from phasezero import __version__
+from phasezero.commands.analyze import analyze
 from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
@@ -279,6 +280,9 @@ def store(
             shelf.remove(entry)
     if damaged and not prune:
         raise UserError(f"{damaged} damaged entries in {folder}; they are never used; --prune removes them")
+
+
+app.command()(analyze)
 
 
 def main() -> None:
