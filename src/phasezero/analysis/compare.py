@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from phasezero.analysis.record import (
     Analysis,
@@ -27,6 +27,7 @@ from phasezero.analysis.record import (
     group_analyses,
     later_classes,
     shared_classes,
+    term_forms,
 )
 from phasezero.analysis.spectra import Form
 from phasezero.errors import UserError
@@ -193,9 +194,9 @@ def _by_eta(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[Analy
     """The same method and phases, ever larger eta of one form of CwD; eta 0 goes with every form."""
     plain = [group for group in groups if not group.first["config"]["initial"]]
     with_cwd = [group for group in groups if _terms(group) == ["cwd"]]
-    forms = {json.dumps(_form(group)) for group in with_cwd}
-    for form in sorted(forms):
-        members = [*plain, *(group for group in with_cwd if json.dumps(_form(group)) == form)]
+    forms = {json.dumps(term_forms(group.first)): term_forms(group.first) for group in with_cwd}
+    for form in forms.values():
+        members = [*plain, *(group for group in with_cwd if term_forms(group.first) == form)]
         for chain in _chains(members, lambda one: [one["method"], one["phase_sizes"]], cwd_weight):
             yield from (("larger eta", list(pair)) for pair in itertools.pairwise(chain))
 
@@ -216,14 +217,6 @@ def _to_oracle(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[An
 
 def _terms(group: AnalysisGroup) -> list[str]:
     return [term["name"] for term in group.first["config"]["initial"]]
-
-
-def _form(group: AnalysisGroup) -> list[dict[str, Any]]:
-    """The phase-0 terms without their weights."""
-    return [
-        {key: value for key, value in term.items() if key != "weight"}
-        for term in group.first["config"]["initial"]
-    ]
 
 
 def _chains(

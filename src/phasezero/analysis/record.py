@@ -163,9 +163,16 @@ def _identity(analysis: Analysis) -> dict[str, Any]:
     return {
         "name": analysis["name"],
         "phase": analysis["phase"],
-        "config": config,
+        "initial": " ".join(analysis["initial"]),  # with the weights, which need not be spelt out again
+        "config": {**config, "initial": term_forms(analysis)},
         "classes": analysis["data"]["class_hash"][:8],
     }
+
+
+def term_forms(analysis: Analysis) -> list[dict[str, Any]]:
+    """The phase-0 terms without their weights."""
+    terms = analysis["config"]["initial"]
+    return [{key: value for key, value in term.items() if key != "weight"} for term in terms]
 
 
 def shared_classes(analyses: Sequence[Analysis]) -> list[str]:
