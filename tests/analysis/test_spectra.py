@@ -108,7 +108,7 @@ def test_alpha_rises_to_one_and_knows_no_scale_or_rotation(
     torch.testing.assert_close(alpha(class_spectra(turned).eigenvalues, ks), shares, rtol=1e-6, atol=1e-6)
 
 
-# ---- Proposition 1: for a correlation matrix, the eigenvalues' squared distances from their mean sum to ||K||_F^2 - d
+# ---- Proposition 1: squared distances of a correlation matrix's eigenvalues from their mean sum to ||K||_F^2 - d
 
 
 def correlation_by_hand(features: Array) -> Array:

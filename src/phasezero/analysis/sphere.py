@@ -51,17 +51,25 @@ def sphere_configs(data: str = "cifar100", *, seed: int = 0) -> dict[str, RunCon
 
 
 def facing(points: Tensor) -> Tensor:
-    """Unit vectors [n, 3] turned so that the picture plane (the first two coordinates) shows most of their spread.
+    """Unit vectors [n, 3] turned towards the viewer: (right, up, near), rotated but not mirrored.
 
-    The third coordinate points to the viewer, and more of the points are in front than behind. Features are
-    defined up to a rotation only, so nothing is lost.
+    Their mean direction is in the middle, their widest spread across it lies from left to right. (Without a mean
+    direction, the view is along the one in which they spread least.) Features are defined up to a rotation only,
+    so nothing is lost.
     """
-    moments = points.mT @ points
-    axes = torch.linalg.eigh(moments).eigenvectors.flip(1)  # by falling second moment
-    turned: Tensor = points @ axes
-    # eigh leaves each axis's sign open; fixed here, so that a picture is the same on every machine.
-    signs = torch.where(turned.sum(0) < 0, -1.0, 1.0).to(turned)
-    return torch.mul(turned, signs)
+    mean = points.mean(0)
+    length = torch.linalg.vector_norm(mean)
+    near = mean / length if length > 0.05 else _axes_of_spread(points)[:, 0]
+    right = _axes_of_spread(points - (points @ near)[:, None] * near)[:, 2]
+    # An axis has two directions; the longer tail goes to the right, on every machine.
+    right = right if float((points @ right).pow(3).sum()) >= 0 else -right
+    return points @ torch.stack([right, torch.linalg.cross(near, right), near], dim=1)
+
+
+def _axes_of_spread(points: Tensor) -> Tensor:
+    """Eigenvectors of the second moments, as columns by rising moment."""
+    axes: Tensor = torch.linalg.eigh(points.mT @ points).eigenvectors
+    return axes
 
 
 def draw_sphere(
@@ -69,7 +77,7 @@ def draw_sphere(
 ) -> None:
     """Three-dimensional unit features on the sphere, a panel for each model; `future`: classes to come, too.
 
-    Each sphere is turned to show most of its points; those on the far side are hollow.
+    Each sphere is turned to face its points; those on the far side are hollow.
     """
     clouds = {}
     for title, analysis in panels.items():
