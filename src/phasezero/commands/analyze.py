@@ -30,7 +30,7 @@ from phasezero.analysis.record import (
 from phasezero.analysis.spectra import Form
 from phasezero.analysis.tables import Cells, analysis_caption, analysis_cells, finding_caption, finding_cells
 from phasezero.errors import UserError
-from phasezero.results.record import find_records
+from phasezero.results.record import FILE_NAME, find_records
 from phasezero.session import slug, writable
 
 
@@ -77,6 +77,8 @@ def analyze(
         )
 
     paths = find_analyses(runs) if read else find_records(runs)
+    if not read and (strange := [path for path in paths if path.name != FILE_NAME]):
+        raise UserError(f"{strange[0]}: a run's folder is expected (or --read, for an analysis)")
     folder = out or Path(os.path.commonpath([path.parent for path in paths]))
     with writable(folder):
         if read:
