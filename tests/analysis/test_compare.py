@@ -40,6 +40,19 @@ def test_more_classes_over_all_shared_classes_and_seeds(make_analysis: Make) -> 
     assert finding.also_differ_in == ()
 
 
+def test_phases_are_not_mixed_up(make_analysis: Make) -> None:
+    """Models after phase 0 go with each other; those after a later phase with the oracle of as many classes."""
+    nested = [make_analysis([0.6] * classes) for classes in (2, 3)]
+    continued = make_analysis([0.5] * 4, phase_sizes=(2, 2))
+    oracle = make_analysis([0.4] * 4)
+    pairs = [finding.models for finding in only(compare([*nested, continued, oracle]), "more classes")]
+    assert pairs == [
+        ("lucir/glyphs/2", "lucir/glyphs/3"),
+        ("lucir/glyphs/3", "lucir/glyphs/4"),
+        ("lucir/glyphs/2-2", "lucir/glyphs/4"),
+    ]
+
+
 def test_larger_eta_goes_step_by_step_within_one_protocol(make_analysis: Make) -> None:
     analyses = [
         make_analysis([0.6, 0.5], eta=eta, settings={"training.first.lr": lr})

@@ -25,7 +25,6 @@ from phasezero.analysis.record import (
     Split,
     cwd_weight,
     group_analyses,
-    later_classes,
     shared_classes,
     term_forms,
 )
@@ -112,17 +111,14 @@ def find(
 ) -> Finding:
     """One statement about two (or three) groups of models, on all classes that all of them have seen.
 
-    `later` looks only at those that the first model learned after its phase 0.
+    `later` looks only at those that were not learned in phase 0 (the oracle's only phase excepted).
     """
     by_seed = [group.by_seed() for group in groups]
     seeds = sorted(set.intersection(*(set(some) for some in by_seed)))
     labels = tuple(group.label for group in groups)
     if not seeds:
         raise UserError(f"{' and '.join(labels)} have no seed in common")
-    classes = shared_classes([group.first for group in groups])
-    if later:
-        allowed = set(later_classes(groups[0].first))
-        classes = [name for name in classes if name in allowed]
+    classes = shared_classes([group.first for group in groups], later=later)
     if not classes:
         raise UserError(f"{' and '.join(labels)} have no such class in common")
 
@@ -185,9 +181,19 @@ def compare(
 
 
 def _by_classes(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[AnalysisGroup]]]:
-    """The same terms, ever more classes in phase 0."""
-    for chain in _chains(groups, lambda one: one["config"]["initial"], lambda one: one["phase_sizes"][0]):
+    """The same terms, ever more classes in phase 0: models after phase 0, and models that have seen equally many."""
+    at_start = [group for group in groups if group.first["phase"] == 0]
+    counts = {group.first["seen_classes"] for group in groups if group.first["phase"] > 0}
+    at_end = [group for group in groups if group.first["seen_classes"] in counts]
+    for chain in (
+        *_chains(at_start, lambda one: [one["method"], one["config"]["initial"]], _first_classes),
+        *_chains(at_end, lambda one: [one["seen_classes"], one["config"]["initial"]], _first_classes),
+    ):
         yield from (("more classes", list(pair)) for pair in itertools.pairwise(chain))
+
+
+def _first_classes(analysis: Analysis) -> int:
+    return analysis["phase_sizes"][0]
 
 
 def _by_eta(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[AnalysisGroup]]]:
@@ -206,9 +212,9 @@ def _to_oracle(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[An
     plain = [group for group in groups if not _terms(group)]
     if not plain:
         return
-    oracle = max(plain, key=lambda group: group.first["phase_sizes"][0])
+    oracle = max(plain, key=lambda group: _first_classes(group.first))
     for naive in plain:
-        if naive.first["phase_sizes"][0] < oracle.first["phase_sizes"][0]:
+        if _first_classes(naive.first) < _first_classes(oracle.first):
             for other in groups:
                 alike = other.first["phase_sizes"] == naive.first["phase_sizes"]
                 if _terms(other) and alike and other.first["method"] == naive.first["method"]:

@@ -92,7 +92,8 @@ def analyze(
         show_table(shown, analysis_caption(analyses, split, features))
         if findings:
             show_table(finding_cells(findings), finding_caption(findings))
-        for path in write_views(folder, analyses, findings, split, features):
+        classes = shared_classes(analyses, later=later)
+        for path in write_views(folder, analyses, findings, classes, split, features):
             Console(soft_wrap=True).print(f"wrote {path}", markup=False, highlight=False)
 
 
@@ -123,14 +124,19 @@ def compute(
 
 
 def write_views(
-    folder: Path, analyses: Sequence[Analysis], findings: Sequence[Finding], split: Split, form: Form
+    folder: Path,
+    analyses: Sequence[Analysis],
+    findings: Sequence[Finding],
+    classes: Sequence[str],
+    split: Split,
+    form: Form,
 ) -> Iterator[Path]:
-    """Every view that these analyses allow: the comparison as data, and the figures."""
+    """Every view that these analyses allow: the comparison as data, and the figures (alpha_k: of these classes)."""
     if findings:
         write_findings(folder / "comparison.json", findings, split=split, form=form)
         yield folder / "comparison.json"
-    if shared_classes(analyses):
-        draw_alpha(analyses, folder / "alpha.png", split=split, form=form)
+    if classes:
+        draw_alpha(analyses, folder / "alpha.png", split=split, form=form, classes=classes)
         yield folder / "alpha.png"
     if len({cwd_weight(one) for one in analyses}) > 1:
         for draw, name in ((draw_information, "information.png"), (draw_overlap, "overlap.png")):
