@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from phasezero import __version__
+from phasezero.commands.analyze import analyze
 from phasezero.commands.report import report
 from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
@@ -138,6 +139,9 @@ def run(
         Path | None,
         typer.Option(help="Keep and share finished phase-0 states here.", envvar="PHASEZERO_STORE"),
     ] = None,
+    keep_phases: Annotated[
+        bool, typer.Option("--keep-phases", help="Keep a checkpoint of every phase, for phasezero analyze.")
+    ] = False,
     parallel: Annotated[
         int | None, typer.Option(min=1, help="Runs at once; else as many as the cores carry, one on a GPU.")
     ] = None,
@@ -167,6 +171,7 @@ def run(
         overwrite=overwrite,
         resume=resume,
         store=store,
+        keep_phases=keep_phases,
         parallel=parallel,
         console=Console(),
     )
@@ -279,6 +284,9 @@ def store(
             shelf.remove(entry)
     if damaged and not prune:
         raise UserError(f"{damaged} damaged entries in {folder}; they are never used; --prune removes them")
+
+
+app.command()(analyze)
 
 
 def main() -> None:

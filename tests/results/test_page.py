@@ -18,12 +18,11 @@ import numpy as np
 import pytest
 
 from phasezero.errors import UserError
-from phasezero.results import figures
 from phasezero.results.page import content as page_content_module
 from phasezero.results.page import render_page, write_page
 from phasezero.results.page.content import encode_confusion, page_content
-from phasezero.results.page.spectra import Spectrum, read_spectra
 from phasezero.results.record import Record, phase_record
+from phasezero.results.style import COLOURS
 
 Make = Callable[..., Record]
 PARTS = Path(page_content_module.__file__).parent
@@ -299,48 +298,33 @@ def test_the_same_records_give_the_same_file(records: list[Record], tmp_path: Pa
 
 def test_colours_are_those_of_the_figures() -> None:
     style = (PARTS / "page.css").read_text(encoding="utf-8")
-    assert tuple(re.findall(r"--line-\d: light-dark\((#\w+),", style)) == figures._COLOURS
+    assert tuple(re.findall(r"--line-\d: light-dark\((#\w+),", style)) == COLOURS
 
 
-def analysis(phase: int = 0, **changes: Any) -> dict[str, Any]:
-    shares = {"raw": {"alpha_mean": [0.25, 0.5]}}
-    return {
-        "format": "phasezero-analysis-1",
-        "phase": phase,
-        "k": [1, 4],
-        "train": shares,
-        "test": shares,
-    } | changes
+def analysis(phase: int, k: list[int], train: list[float], test: list[float]) -> Any:
+    """As much of one as the page reads."""
+    train_and_test = {
+        name: {"raw": {"alpha_mean": values}} for name, values in (("train", train), ("test", test))
+    }
+    return {"phase": phase, "k": k} | train_and_test
 
 
-def test_spectra_beside_a_record(tmp_path: Path, make_record: Make) -> None:
-    assert read_spectra(tmp_path) == []
-    for phase in (5, 0):
-        (tmp_path / f"analysis-phase{phase}.json").write_text(json.dumps(analysis(phase)))
-    found = read_spectra(tmp_path)
-    assert found == [Spectrum(phase, (1, 4), (0.25, 0.5), (0.25, 0.5)) for phase in (0, 5)]
+def test_spectra_are_means_over_seeds(make_record: Make) -> None:
     records = [make_record(seed=seed) for seed in (0, 1)]
-    other = [Spectrum(0, (1, 4), (0.35, 0.5), (0.25, 0.7))]
-    (group,) = page_content(records, [found, other])["groups"]
-    assert sorted(group["spectra"]) == [0, 5]
+    first = [analysis(phase, [1, 4], [0.25, 0.5], [0.25, 0.5]) for phase in (5, 0)]
+    second = [analysis(0, [1, 4], [0.35, 0.5], [0.25, 0.7]), analysis(5, [2, 4], [0.1, 0.6], [0.1, 0.5])]
+    (group,) = page_content(records, [first, second])["groups"]
+    assert list(group["spectra"]) == [0, 5]
+    assert (group["spectra"][0]["n"], group["spectra"][0]["k"]) == (2, [1, 4])
     assert group["spectra"][0]["train"] == [[30.0, pytest.approx(7.0711, abs=1e-4)], [50.0, 0.0]]
-    assert group["spectra"][5]["test"] == [[25.0, None], [50.0, None]]
+    # After phase 5 the two were analysed at other k: those in common are shown.
+    assert group["spectra"][5]["k"] == [4]
+    assert group["spectra"][5]["train"] == [[55.0, pytest.approx(7.0711, abs=1e-4)]]
+    (alone,) = page_content(records, [first])["groups"]
+    assert alone["spectra"][5] == {
+        "n": 1,
+        "k": [1, 4],
+        "train": [[25.0, None], [50.0, None]],
+        "test": [[25.0, None], [50.0, None]],
+    }
     assert page_content(records)["groups"][0]["spectra"] == {}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{",
-        "[]",
-        json.dumps(analysis(format="other")),
-        json.dumps(analysis(k=[1])),
-        json.dumps(analysis(train={})),
-        json.dumps(analysis(phase=None)),
-    ],
-)
-def test_a_damaged_analysis_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "analysis-phase0.json"
-    path.write_text(text)
-    with pytest.raises(UserError, match=r"analysis-phase0\.json"):
-        read_spectra(tmp_path)

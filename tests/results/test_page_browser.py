@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from phasezero.results.page import write_page
-from phasezero.results.page.spectra import Spectrum
 from phasezero.results.record import Record
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -46,9 +45,13 @@ def path(make_record: Callable[..., Record], tmp_path_factory: pytest.TempPathFa
         make_record(name=HOSTILE, per_class=40, drop=2),
     ]
     records[-1]["data"]["class_names"] = [f"{HOSTILE} {label}" for label in range(100)]
-    spectra = [[Spectrum(0, (1, 2, 4), (0.2, 0.4, 0.8), (0.1, 0.3, 0.7))]]
+    shares = {
+        "train": {"raw": {"alpha_mean": [0.2, 0.4, 0.8]}},
+        "test": {"raw": {"alpha_mean": [0.1, 0.3, 0.7]}},
+    }
+    analysis: Any = {"phase": 0, "k": [1, 2, 4]} | shares  # as much of one as the page reads
     where = tmp_path_factory.mktemp("page") / "report.html"
-    write_page(records, where, spectra, title="The report")
+    write_page(records, where, [[analysis]], title="The report")
     return where
 
 
@@ -223,7 +226,8 @@ def test_sections_that_have_something_to_show(visit: Open) -> None:
     page.select_option("#spectra-split", "test")
     page.locator("#spectra-chart .chart").focus()
     page.keyboard.press("End")
-    assert page.locator("#spectra-chart-readout").inner_text().endswith("4 largest directions: 70.00")
+    told = page.locator("#spectra-chart-readout").inner_text()
+    assert told == "lucir/cifar100/b50s10 (1 of 3 runs), 4 largest directions: 70.00"
     assert page.locator("#sections a").all_inner_texts() == [
         "Warnings",
         "Accuracy",

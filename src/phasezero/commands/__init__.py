@@ -1,1 +1,1 @@
-"""The larger commands of `phasezero`, one file each."""
+"""Commands of `phasezero` that have a file of their own."""

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from phasezero.analysis.record import analysis_name, read_analysis
 from phasezero.results.page import write_page
-from phasezero.results.page.spectra import read_spectra
 from phasezero.results.record import find_records, read_record
 
 
@@ -20,5 +20,6 @@ def report(
     """One self-contained HTML page of finished runs: curves, tables against the paper, confusion matrices."""
     paths = find_records(runs)
     records = [read_record(path) for path in paths]
-    write_page(records, out, [read_spectra(path.parent) for path in paths], title=title)
+    beside = [sorted(path.parent.glob(analysis_name("*"))) for path in paths]
+    write_page(records, out, [[read_analysis(file) for file in files] for files in beside], title=title)
     print(out)

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -20,6 +20,8 @@ MOST_PHASES = 8
 """More columns than this do not fit a terminal; a few are chosen then."""
 
 NOTHING = "-"
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,22 @@ class Group:
 
 def group_records(records: Iterable[Record]) -> list[Group]:
     """Group the runs that differ only in seed, in order of first appearance."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(json.dumps(_identity(record), sort_keys=True, default=str), []).append(record)
-    identities = [_identity(runs[0]) for runs in groups.values()]
     return [
-        Group(_label(identity, identities), tuple(sorted(runs, key=lambda record: record["seed"])))
-        for identity, runs in zip(identities, groups.values(), strict=True)
+        Group(label, tuple(sorted(runs, key=lambda record: record["seed"])))
+        for label, runs in labelled_groups(records, _identity)
     ]
+
+
+def labelled_groups(
+    items: Iterable[Item], identity: Callable[[Item], Mapping[str, Any]]
+) -> list[tuple[str, list[Item]]]:
+    """Items of equal identity, which has a `name`; the label adds what sets them apart from namesakes."""
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        groups.setdefault(json.dumps(identity(item), sort_keys=True, default=str), []).append(item)
+    identities = [identity(members[0]) for members in groups.values()]
+    labels = [_label(one, identities) for one in identities]
+    return list(zip(labels, groups.values(), strict=True))
 
 
 def _identity(record: Record) -> dict[str, Any]:
@@ -85,6 +95,7 @@ def _label(identity: Mapping[str, Any], identities: Sequence[Mapping[str, Any]])
 
 
 def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as (dotted key, value)."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{key}.")

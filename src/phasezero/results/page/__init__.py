@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from phasezero.analysis.record import Analysis
 from phasezero.errors import UserError
 from phasezero.results.files import write_whole
 from phasezero.results.page.content import page_content
-from phasezero.results.page.spectra import Spectrum
 from phasezero.results.record import Record
 
 SUFFIXES = (".html", ".htm")
@@ -23,17 +23,17 @@ SCRIPTS = ("elements.js", "chart.js", "matrix.js", "compare.js", "runs.js", "pag
 def write_page(
     records: Sequence[Record],
     path: str | Path,
-    spectra: Sequence[Sequence[Spectrum]] = (),
+    analyses: Sequence[Sequence[Analysis]] = (),
     *,
     title: str = "",
 ) -> None:
-    """Writes the page; `spectra`, where there are any, belong to the records at the same places."""
+    """Writes the page; `analyses`, where there are any, belong to the records at the same places."""
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"{path}: a page's name must end in {' or '.join(SUFFIXES)}")
     if not records:
         raise UserError("no records, no page: name at least one run")
-    text = render_page(records, spectra, title=title)
+    text = render_page(records, analyses, title=title)
     try:
         write_whole(path, text)
     except OSError as error:
@@ -43,10 +43,10 @@ def write_page(
 
 
 def render_page(
-    records: Sequence[Record], spectra: Sequence[Sequence[Spectrum]] = (), *, title: str = ""
+    records: Sequence[Record], analyses: Sequence[Sequence[Analysis]] = (), *, title: str = ""
 ) -> str:
     try:
-        content = json.dumps(page_content(records, spectra), allow_nan=False, separators=(",", ":"))
+        content = json.dumps(page_content(records, analyses), allow_nan=False, separators=(",", ":"))
     except ValueError as error:
         raise UserError(f"no page: a record holds a number that is not finite ({error})") from error
     style, script = _part("page.css"), "".join(map(_part, SCRIPTS))

@@ -19,7 +19,7 @@ function ticks(low, high, most) {
 const pointAt = (one, place) => one.points.find((point) => point[0] === place);
 const short = (value, step) => fixed(value, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
 
-// `series`: {index, label, points: [[x, mean, deviation or null], ...]}; `levels`: {index, label, value, deviation}.
+// `series`: {index, label, points: [[x, mean, deviation or null], ...]}; `levels`: {index, value}.
 function lineChart(box, { title, xName, yName, atX }) {
   const readout = make("p", { class: "readout", "aria-live": "polite", id: `${box.id}-readout` });
   const tip = make("div", { class: "tip", "aria-hidden": "true", hidden: true });

@@ -163,8 +163,12 @@ function charts() {
   const shown = groups.filter((group) => state.shown.has(group.index));
   const measured = shown.filter((group) => group.results[state.classifier]);
   const several = differing(shown).length > 0;
-  const series = (from, points) =>
-    from.map((group) => ({ index: group.index, label: several ? group.label : group.short, points: points(group) }));
+  const series = (from, points, note = () => "") =>
+    from.map((group) => ({
+      index: group.index,
+      label: (several ? group.label : group.short) + note(group),
+      points: points(group),
+    }));
   const levels = byId("published").checked
     ? measured.filter((group) => group.paper && group.paper.by === state.classifier)
     : [];
@@ -180,6 +184,7 @@ function charts() {
     series(
       shown.filter((group) => group.spectra[phase]),
       ({ spectra }) => spectra[phase][byId("spectra-split").value].map((pair, at) => [spectra[phase].k[at], ...pair]),
+      (group) => (group.spectra[phase].n < group.n ? ` (${group.spectra[phase].n} of ${group.n} runs)` : ""),
     ),
   );
   const mixed = differing(shown);

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from phasezero import __version__
-from phasezero.results.page.spectra import Spectrum, mean_shares, spread
+from phasezero.analysis.record import SPLITS, Analysis, Split, measured
+from phasezero.results.metrics import mean_and_deviation
 from phasezero.results.paper import published_classifier, published_for
 from phasezero.results.record import Classifier, Metrics, PhaseRecord, Record
 from phasezero.results.tables import (
@@ -28,8 +29,8 @@ MOST_MATRIX_BYTES = 3_500_000
 """Room for all confusion matrices, of the page's 5 MB: forty runs of 26 phases of CIFAR-100 need 2 to 2.5."""
 
 
-def page_content(records: Sequence[Record], spectra: Sequence[Sequence[Spectrum]] = ()) -> dict[str, Any]:
-    """Everything on the page; `spectra` belong to the records at the same places."""
+def page_content(records: Sequence[Record], analyses: Sequence[Sequence[Analysis]] = ()) -> dict[str, Any]:
+    """Everything on the page; `analyses` belong to the records at the same places."""
     groups = group_records(records)
     # Comparable groups stand together, so that their lines get different colours.
     common = [conditions(group.records[0]) for group in groups]
@@ -37,7 +38,7 @@ def page_content(records: Sequence[Record], spectra: Sequence[Sequence[Spectrum]
     runs = [(index, record) for index, group in enumerate(groups) for record in group.records]
     classes = {_class_list(record): record["data"] for record in records}
     matrices, kept = _matrices([record for _, record in runs])
-    found = {id(record): some for record, some in zip(records, spectra, strict=False)}
+    found = {id(record): some for record, some in zip(records, analyses, strict=False)}
     return {
         "version": __version__,
         "differences": [
@@ -46,7 +47,7 @@ def page_content(records: Sequence[Record], spectra: Sequence[Sequence[Spectrum]
         "repeated": repeated_seeds(groups),
         "matrices": kept,
         "groups": [
-            _group(group) | {"spectra": mean_shares([found.get(id(record), ()) for record in group.records])}
+            _group(group) | {"spectra": _spectra([found.get(id(record), ()) for record in group.records])}
             for group in groups
         ],
         "settings": _settings(groups),
@@ -115,17 +116,42 @@ def _results(group: Group, classifier: Classifier) -> dict[str, Any] | None:
         return None
     lost = [losses for run in metrics if (losses := run["forgetting_by_phase"]) is not None]
     return {
-        "curve": [spread(values) for values in accuracies],
+        "curve": [_spread(values) for values in accuracies],
         "last": _metric(metrics, "last_accuracy"),
         "average": _metric(metrics, "average_incremental_accuracy"),
         "forgetting": _metric(metrics, "forgetting"),
-        "lost": [spread(values) for values in zip(*lost, strict=True)],
+        "lost": [_spread(values) for values in zip(*lost, strict=True)],
     }
 
 
 def _metric(metrics: Sequence[Metrics], name: MetricName) -> list[float | None] | None:
     values = [value for run in metrics if (value := run[name]) is not None]
-    return spread(values) if values else None
+    return _spread(values) if values else None
+
+
+def _spectra(runs: Sequence[Sequence[Analysis]]) -> dict[int, dict[str, Any]]:
+    """For each phase that was analysed: by split alpha_k in percent (Eq. 3), over the n runs that have it."""
+    found: dict[int, list[Analysis]] = {}
+    for analysis in (one for run in runs for one in run):
+        found.setdefault(analysis["phase"], []).append(analysis)
+    return {phase: _mean_shares(found[phase]) for phase in sorted(found)}
+
+
+def _mean_shares(analyses: Sequence[Analysis]) -> dict[str, Any]:
+    """At those k that all of them looked at."""
+    ks = [k for k in analyses[0]["k"] if all(k in other["k"] for other in analyses)]
+
+    def share(analysis: Analysis, split: Split, k: int) -> float:
+        return 100 * measured(analysis, split, "raw")["alpha_mean"][analysis["k"].index(k)]
+
+    means = {split: [_spread([share(one, split, k) for one in analyses]) for k in ks] for split in SPLITS}
+    return {"n": len(analyses), "k": ks, **means}
+
+
+def _spread(values: Sequence[float]) -> list[float | None]:
+    """Mean and deviation, to a precision that two printed decimals survive."""
+    mean, deviation, _ = mean_and_deviation(values)
+    return [round(mean, 6), None if deviation is None else round(deviation, 6)]
 
 
 def _run(record: Record) -> dict[str, Any]:
