@@ -102,6 +102,14 @@ def test_pointing_at_the_chart_shows_its_values(visit: Open) -> None:
     assert not tip.is_visible()
 
 
+def test_a_touch_shows_values_that_stay(visit: Open) -> None:
+    page = visit(width=375, has_touch=True)
+    page.locator("#accuracy-chart .chart").tap(position={"x": 46, "y": 100})
+    assert page.locator("#accuracy-chart .tip").inner_text().startswith("50 classes seen")
+    page.locator("#canvas-box").tap(position={"x": 3, "y": 3})
+    assert page.locator("#cell").inner_text().startswith("class 0 (class 0, phase 0): right for 60 of 100")
+
+
 def test_arrow_keys_read_the_chart(visit: Open) -> None:
     page = visit()
     page.click("button[aria-label='only these: per_class:20']")

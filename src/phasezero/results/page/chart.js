@@ -250,7 +250,7 @@ function lineChart(box, { title, xName, yName, atX }) {
     readout.textContent = series.length ? hint : readout.textContent;
   }
 
-  frame.addEventListener("pointermove", (event) => {
+  function follow(event) {
     if (!series.length) return;
     const area = frame.getBoundingClientRect();
     const [left, top] = [event.clientX - area.left, event.clientY - area.top];
@@ -265,9 +265,9 @@ function lineChart(box, { title, xName, yName, atX }) {
       place,
       series.reduce((best, one) => (distance(one) < distance(best) ? one : best)),
     );
-  });
-  frame.addEventListener("pointerleave", leave);
-  frame.addEventListener("blur", leave);
+  }
+
+  onPointing(frame, follow, leave);
   frame.addEventListener("keydown", (event) => {
     if (event.key === "Escape") return leave();
     const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };

@@ -144,7 +144,9 @@ def _mean_shares(analyses: Sequence[Analysis]) -> dict[str, Any]:
     def share(analysis: Analysis, split: Split, k: int) -> float:
         return 100 * measured(analysis, split, "raw")["alpha_mean"][analysis["k"].index(k)]
 
-    means = {split: [_spread([share(one, split, k) for one in analyses]) for k in ks] for split in SPLITS}
+    means: dict[str, Any] = {
+        split: [_spread([share(one, split, k) for one in analyses]) for k in ks] for split in SPLITS
+    }
     return {"n": len(analyses), "k": ks, **means}
 
 

@@ -20,6 +20,15 @@ const draw = (tag, attributes = {}, ...children) =>
 const fixed = (value, digits = 2) => value.toFixed(digits).replace("-", "\u2212");
 const signed = (value) => (value > 0 ? "+" : "") + fixed(value);
 const spread = (pair) => (pair ? fixed(pair[0]) + (pair[1] === null ? "" : ` ± ${fixed(pair[1])}`) : "–");
+// Pointing: a mouse that moves, or a finger that is put down, whose value stays when it is lifted.
+function onPointing(element, point, leave) {
+  for (const kind of ["pointermove", "pointerdown"]) element.addEventListener(kind, point);
+  element.addEventListener("pointerleave", (event) => {
+    if (event.pointerType !== "touch") leave();
+  });
+  element.addEventListener("blur", leave);
+}
+
 // In a column with deviations the means stay under each other, also where one run has none.
 const aligned = (pair, deviates) =>
   pair && deviates

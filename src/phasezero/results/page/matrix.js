@@ -168,19 +168,20 @@ function confusionView() {
     tell();
   }
 
-  box.addEventListener("pointermove", (event) => {
+  function follow(event) {
     if (!matrix) return;
     const area = canvas.getBoundingClientRect();
     const label = (at, size) => Math.floor((at / size) * matrix.seen);
     move(label(event.clientY - area.top, area.height), label(event.clientX - area.left, area.width));
-  });
-  for (const end of ["pointerleave", "blur"]) {
-    box.addEventListener(end, () => {
-      cursor = null;
-      paint();
-      if (matrix) tell();
-    });
   }
+
+  function leave() {
+    cursor = null;
+    paint();
+    if (matrix) tell();
+  }
+
+  onPointing(box, follow, leave);
   box.addEventListener("keydown", (event) => {
     const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     if (!matrix || !(event.key in steps)) return;
