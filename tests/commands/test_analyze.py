@@ -72,7 +72,7 @@ def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> 
     assert (kept / "alpha.png").read_bytes() == (there / "alpha.png").read_bytes()
 
     code, out, err = command(
-        kept, "--read", "--phase", "1", "--later", "--features", "unit", "--split", "test"
+        "analyze", kept, "--read", "--phase", "1", "--later", "--features", "unit", "--split", "test"
     )
     assert code == 0, err
     assert "unit features of the test images" in out
