@@ -104,6 +104,14 @@ def parse_seeds(text: str | None, config: RunConfig) -> list[int]:
     return seeds
 
 
+def parse_parallel(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"--parallel {text!r}: say auto, or how many runs at once")
+    return int(text)
+
+
 @app.command()
 def run(
     presets: Annotated[list[str] | None, typer.Argument(metavar="[PRESET]...")] = None,
@@ -143,8 +151,8 @@ def run(
         bool, typer.Option("--keep-phases", help="Keep a checkpoint of every phase, for phasezero analyze.")
     ] = False,
     parallel: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once; else as many as the cores carry, one on a GPU.")
-    ] = None,
+        str, typer.Option(help="Runs at once; auto: as many as the cores carry or the GPU gains from.")
+    ] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
 ) -> None:
     """Train, phase by phase. Without a preset: LUCIR and LUCIR+CwD on the embedded glyphs."""
@@ -172,7 +180,7 @@ def run(
         resume=resume,
         store=store,
         keep_phases=keep_phases,
-        parallel=parallel,
+        parallel=parse_parallel(parallel),
         console=Console(),
     )
     print_results(written.records)

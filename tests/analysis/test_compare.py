@@ -53,6 +53,12 @@ def test_phases_are_not_mixed_up(make_analysis: Make) -> None:
     ]
 
 
+def test_equals_are_each_compared_with_the_next(make_analysis: Make) -> None:
+    equals = [make_analysis([0.6] * 2, name=name) for name in ("one", "other")]
+    pairs = [finding.models for finding in only(compare([*equals, make_analysis([0.5] * 3)]), "more classes")]
+    assert pairs == [("one", "lucir/glyphs/3"), ("other", "lucir/glyphs/3")]
+
+
 def test_larger_eta_goes_step_by_step_within_one_protocol(make_analysis: Make) -> None:
     analyses = [
         make_analysis([0.6, 0.5], eta=eta, settings={"training.first.lr": lr})
@@ -126,7 +132,7 @@ def test_file_and_tables_tell_all_of_it(make_analysis: Make, tmp_path: Path) -> 
     assert first["holds"] == "0 of 14"
     assert first["difference"] == "+0.1000 ± 0.0000"
     assert "class 0 (2)" in first["exceptions"]
-    assert "and 3 more classes" in first["exceptions"]
+    assert "and 3 more" in first["exceptions"]
     assert (second["statement"], second["models"], second["k"]) == ("", "", "2")
 
     header, rows = analysis_cells(analyses)
