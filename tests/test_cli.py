@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from phasezero import cli
-
 Command = Callable[..., tuple[int, str, str]]
 QUICK = [
     "--parallel",
@@ -26,39 +24,26 @@ QUICK = [
 ]
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Runs `phasezero ARGS` inside this process, in an empty folder: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "150")
-    monkeypatch.delenv("PHASEZERO_DATA", raising=False)
-
-    def call(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["phasezero", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
 def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:
     few = ["--base", "4", "--step", "2", "--set", "protocol.phase_sizes=[4,2]"]
     code, out, err = command("run", *QUICK, *few, "--seeds", "0,1", "--out", "there")
     assert code == 0, err
     folder = tmp_path / "there"
     names = ["lucir+cwd-glyphs-sizes4-2", "lucir-glyphs-sizes4-2"]
-    assert sorted(path.name for path in folder.iterdir()) == ["curves.png", *names, "results.md"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "curves.png",
+        *names,
+        "report.html",
+        "results.md",
+    ]
     for name in names:
         for seed in (0, 1):
             assert json.loads((folder / name / f"seed{seed}" / "record.json").read_text())["seed"] == seed
             assert (folder / name / f"seed{seed}" / "config.yaml").exists()
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "there/curves.png" in out
+    assert "page: there/report.html" in out
+    assert "<title>phasezero: there</title>" in (folder / "report.html").read_text()
     assert "phase 1, 6 classes, accuracy" in out
 
     code, out, _ = command("show", "there")
@@ -69,6 +54,15 @@ def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:
     assert code == 0
     assert out.startswith("|")
     assert "<svg" in (tmp_path / "again.svg").read_text()
+    code, out, _ = command("report", "there", "-o", "pages/two.html", "--title", "Two & two")
+    assert (code, out) == (0, "pages/two.html\n")
+    page = (tmp_path / "pages" / "two.html").read_text()
+    assert "<h1>Two &amp; two</h1>" in page
+    assert all(name.replace("-glyphs-", "/glyphs/") in page for name in names)
+    for name, complaint in (("page.pdf", "must end in .html"), ("again.svg/page.html", "cannot be written")):
+        code, out, err = command("report", "there", "-o", name)
+        assert (code, out) == (2, "")
+        assert complaint in err
 
     code, _, err = command("run", *QUICK, *few, "--out", "there")
     assert code == 2
@@ -84,6 +78,18 @@ def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:
     code, out, err = command("run", *QUICK, *few, "--seeds", "0,1", "--out", "there", "--resume")
     assert code == 0, err
     assert damaged.exists()
+
+
+@pytest.mark.parametrize(
+    ("where", "complaint"),
+    [("nowhere", "nowhere: no record to read"), ("empty", "empty: no record.json in this folder")],
+)
+def test_a_report_of_nothing(command: Command, tmp_path: Path, where: str, complaint: str) -> None:
+    (tmp_path / "empty").mkdir()
+    code, out, err = command("report", where)
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 
 def test_list_in_both_forms(command: Command) -> None:

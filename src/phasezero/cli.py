@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from phasezero import __version__
+from phasezero.commands.analyze import analyze
 from phasezero.commands.bench import bench
+from phasezero.commands.report import report
 from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
@@ -147,6 +149,9 @@ def run(
         Path | None,
         typer.Option(help="Keep and share finished phase-0 states here.", envvar="PHASEZERO_STORE"),
     ] = None,
+    keep_phases: Annotated[
+        bool, typer.Option("--keep-phases", help="Keep a checkpoint of every phase, for phasezero analyze.")
+    ] = False,
     parallel: Annotated[
         str, typer.Option(help="Runs at once; auto: as many as the cores carry or the GPU gains from.")
     ] = "auto",
@@ -176,6 +181,7 @@ def run(
         overwrite=overwrite,
         resume=resume,
         store=store,
+        keep_phases=keep_phases,
         parallel=parse_parallel(parallel),
         console=Console(),
     )
@@ -235,6 +241,9 @@ def show(
         draw_curves(records, figure, classifier=classifier)
 
 
+app.command()(report)
+
+
 @data_app.callback(invoke_without_command=True)
 def data_sets(
     context: typer.Context,
@@ -285,6 +294,9 @@ def store(
             shelf.remove(entry)
     if damaged and not prune:
         raise UserError(f"{damaged} damaged entries in {folder}; they are never used; --prune removes them")
+
+
+app.command()(analyze)
 
 
 def main() -> None:

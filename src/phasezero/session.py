@@ -12,13 +12,16 @@ from pathlib import Path
 
 from rich.console import Console
 
+from phasezero.analysis.record import analysis_name
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.engine.parallel import Job, run_jobs, workers_for
+from phasezero.engine.persist import phase_checkpoint
 from phasezero.engine.trainer import check
 from phasezero.errors import UserError
 from phasezero.progress import RunProgress, make_progress
 from phasezero.results.figures import draw_curves
+from phasezero.results.page import write_page
 from phasezero.results.record import FILE_NAME, Record, read_record, write_record
 from phasezero.results.tables import markdown_table
 
@@ -42,18 +45,20 @@ def run_all(
     overwrite: bool = False,
     resume: bool = False,
     store: Path | None = None,
+    keep_phases: bool = False,
     parallel: int | None = None,
     console: Console | None = None,
 ) -> Written:
-    """Runs each configuration and writes record and configuration of each, then a table and a picture of all.
+    """Runs each configuration and writes record and configuration of each, then a table, a picture and a page of all.
 
     Everything that can be wrong with the input is found before the first epoch; then nothing is left behind.
     With `resume`, finished runs are kept as they are and a stopped one goes on after its last finished phase.
-    `parallel` runs go at once, by default as many as the cores carry.
+    `keep_phases` keeps a checkpoint of each phase. `parallel` runs go at once, by default as many as the cores
+    carry.
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    targets = [folder / slug(config.name) / f"seed{config.seed}" for config in configs]
+    targets = [run_folder(folder, config) for config in configs]
     refuse_clashes(targets, allowed=overwrite or resume)
     data = {name: load_data(name, root) for name in {config.protocol.data for config in configs}}
     for config in configs:
@@ -67,10 +72,12 @@ def run_all(
     }
     waiting = [place for place in range(len(configs)) if place not in finished]
     with writable(folder), make_progress(console) as progress:
-        jobs = [Job(configs[place], root, targets[place] / CHECKPOINT, store) for place in waiting]
+        jobs = [
+            Job(configs[place], root, targets[place] / CHECKPOINT, store, keep_phases) for place in waiting
+        ]
         if not resume:
-            for job in jobs:
-                (job.checkpoint or Path()).unlink(missing_ok=True)
+            for place in waiting:
+                remove_states(targets[place])
 
         def listen(place: int) -> RunProgress:
             return RunProgress(progress, jobs[place].config, f"[{waiting[place] + 1}/{len(configs)}]")
@@ -86,11 +93,24 @@ def run_all(
         return Written(folder, records, paths | write_views(folder, records))
 
 
+def remove_states(folder: Path) -> None:
+    """What an earlier run left here, besides its record: checkpoints, and analyses made of them."""
+    for pattern in (CHECKPOINT, phase_checkpoint(Path(CHECKPOINT), "*").name, analysis_name("*")):
+        for stale in folder.glob(pattern):
+            stale.unlink()
+
+
 def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:
-    table, picture = folder / "results.md", folder / "curves.png"
+    table, picture, page = folder / "results.md", folder / "curves.png", folder / "report.html"
     table.write_text(markdown_table(records))
     draw_curves(records, picture)
-    return {"table": table, "picture": picture}
+    write_page(records, page, title=f"phasezero: {folder.resolve().name}")
+    return {"table": table, "picture": picture, "page": page}
+
+
+def run_folder(out: Path, config: RunConfig) -> Path:
+    """Where a run of a session leaves its files."""
+    return out / slug(config.name) / f"seed{config.seed}"
 
 
 def slug(name: str) -> str:

@@ -37,6 +37,7 @@ def test_a_run_is_the_same_alone_and_beside_another(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "together").iterdir()) == [
         "curves.png",
         "lucir+cwd-glyphs-b50s10",
+        "report.html",
         "results.md",
     ]
 

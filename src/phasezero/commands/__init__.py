@@ -1,1 +1,1 @@
-"""Commands of their own file; `cli.py` registers them."""
+"""Commands of `phasezero` that have a file of their own."""

@@ -49,10 +49,16 @@ class Job:
     root: Path | None = None
     checkpoint: Path | None = None
     store: Path | None = None
+    keep_phases: bool = False
 
     def run(self, listener: Listener) -> Record:
         return run(
-            self.config, root=self.root, listener=listener, checkpoint=self.checkpoint, store=self.store
+            self.config,
+            root=self.root,
+            listener=listener,
+            checkpoint=self.checkpoint,
+            store=self.store,
+            keep_phases=self.keep_phases,
         )
 
 

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -20,6 +20,8 @@ MOST_PHASES = 8
 """More columns than this do not fit a terminal; a few are chosen then."""
 
 NOTHING = "-"
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,22 @@ class Group:
 
 def group_records(records: Iterable[Record]) -> list[Group]:
     """Group the runs that differ only in seed, in order of first appearance."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(json.dumps(_identity(record), sort_keys=True, default=str), []).append(record)
-    identities = [_identity(runs[0]) for runs in groups.values()]
     return [
-        Group(_label(identity, identities), tuple(sorted(runs, key=lambda record: record["seed"])))
-        for identity, runs in zip(identities, groups.values(), strict=True)
+        Group(label, tuple(sorted(runs, key=lambda record: record["seed"])))
+        for label, runs in labelled_groups(records, _identity)
     ]
+
+
+def labelled_groups(
+    items: Iterable[Item], identity: Callable[[Item], Mapping[str, Any]]
+) -> list[tuple[str, list[Item]]]:
+    """Items of equal identity, which has a `name`; the label adds what sets them apart from namesakes."""
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        groups.setdefault(json.dumps(identity(item), sort_keys=True, default=str), []).append(item)
+    identities = [identity(members[0]) for members in groups.values()]
+    labels = [_label(one, identities) for one in identities]
+    return list(zip(labels, groups.values(), strict=True))
 
 
 def _identity(record: Record) -> dict[str, Any]:
@@ -74,20 +84,21 @@ def _identity(record: Record) -> dict[str, Any]:
 
 def _label(identity: Mapping[str, Any], identities: Sequence[Mapping[str, Any]]) -> str:
     """The name; where other groups share it, also the settings in which they differ."""
-    namesakes = [dict(_leaves(other)) for other in identities if other["name"] == identity["name"]]
+    namesakes = [dict(leaves(other)) for other in identities if other["name"] == identity["name"]]
     differing = [
         f"{key.removeprefix('config.')}={value}"
-        for key, value in _leaves(identity)
+        for key, value in leaves(identity)
         if any(key not in other or other[key] != value for other in namesakes)
     ]
     name = str(identity["name"])
     return f"{name} ({', '.join(differing)})" if differing else name
 
 
-def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as (dotted key, value)."""
     for key, value in config.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
@@ -182,19 +193,43 @@ def _paper(group: Group, classifier: Classifier) -> str:
     return plus_minus(cell.mean, cell.std) + suffix
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Something besides the method in which the runs of one table differ."""
+
+    what: str
+    owners: Mapping[str, Sequence[str]]
+    """Each value, and the labels of the groups that have it."""
+
+    def __str__(self) -> str:
+        values = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in self.owners.items())
+        return f"runs differ in {self.what}: {values}"
+
+
 def comparison_warnings(records: Sequence[Record]) -> list[str]:
     """What the runs of one table differ in besides the method: each makes their numbers incomparable."""
     groups = group_records(records)
-    warnings = [
-        warning
-        for what, value in (("data set", _data), ("protocol", _protocol), ("memory", memory_rule))
-        if (warning := _difference(what, groups, value))
-    ]
+    return [*map(str, differences(groups)), *repeated_seeds(groups)]
+
+
+def differences(groups: Sequence[Group]) -> list[Difference]:
+    found = [_difference(what, groups, value) for what, value in _CONDITIONS.items()]
     # Of different data sets the classes differ anyway; so look within each.
     for data in dict.fromkeys(_data(group.records[0]) for group in groups):
         same = [group for group in groups if _data(group.records[0]) == data]
-        if warning := _difference(f"classes or class order of {data}", same, _classes):
-            warnings.append(warning)
+        found.append(_difference(f"classes or class order of {data}", same, _classes))
+    return [difference for difference in found if len(difference.owners) > 1]
+
+
+def _difference(what: str, groups: Sequence[Group], value: Callable[[Record], str]) -> Difference:
+    owners: dict[str, list[str]] = {}
+    for group in groups:
+        owners.setdefault(value(group.records[0]), []).append(group.label)
+    return Difference(what, owners)
+
+
+def repeated_seeds(groups: Sequence[Group]) -> list[str]:
+    warnings = []
     for group in groups:
         seeds = Counter(record["seed"] for record in group.records)
         if repeated := [str(seed) for seed, times in seeds.items() if times > 1]:
@@ -202,13 +237,9 @@ def comparison_warnings(records: Sequence[Record]) -> list[str]:
     return warnings
 
 
-def _difference(what: str, groups: Sequence[Group], value: Callable[[Record], str]) -> str | None:
-    owners: dict[str, list[str]] = {}
-    for group in groups:
-        owners.setdefault(value(group.records[0]), []).append(group.label)
-    if len(owners) < 2:
-        return None
-    return f"runs differ in {what}: " + "; ".join(f"{key} ({', '.join(who)})" for key, who in owners.items())
+def conditions(record: Record) -> dict[str, str]:
+    """What must be equal for the numbers of two runs to be comparable."""
+    return {what: value(record) for what, value in _CONDITIONS.items()} | {"classes": _classes(record)}
 
 
 def _data(record: Record) -> str:
@@ -229,3 +260,10 @@ def _protocol(record: Record) -> str:
 def memory_rule(record: Record) -> str:
     """The rule as configured: equal counts may come from unequal rules."""
     return str(record["config"]["protocol"]["memory"])
+
+
+_CONDITIONS: Mapping[str, Callable[[Record], str]] = {
+    "data set": _data,
+    "protocol": _protocol,
+    "memory": memory_rule,
+}

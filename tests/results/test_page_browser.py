@@ -1,0 +1,273 @@
+"""The page in a browser, as a reader uses it: pointer, keyboard, switches, themes, a phone's width.
+
+Wants Chromium and playwright (`pip install '.[browser]'`); skipped where either is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phasezero.results.page import write_page
+from phasezero.results.record import Record
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
+MISSING = "\N{EN DASH}"
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        # Without its sandbox, which does not start for root (in containers); it opens only our own file.
+        running = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def path(make_record: Callable[..., Record], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    records = [
+        *(make_record(seed=seed, nearest_mean=True) for seed in range(3)),
+        make_record(initial=["cwd:0.5"]),
+        make_record(method="icarl", nearest_mean=True),
+        make_record(name=HOSTILE, per_class=40, drop=2),
+    ]
+    records[-1]["data"]["class_names"] = [f"{HOSTILE} {label}" for label in range(100)]
+    shares = {
+        "train": {"raw": {"alpha_mean": [0.2, 0.4, 0.8]}},
+        "test": {"raw": {"alpha_mean": [0.1, 0.3, 0.7]}},
+    }
+    analysis: Any = {"phase": 0, "k": [1, 2, 4]} | shares  # as much of one as the page reads
+    where = tmp_path_factory.mktemp("page") / "report.html"
+    write_page(records, where, [[analysis]], title="The report")
+    return where
+
+
+@pytest.fixture
+def visit(browser: Any, path: Path) -> Iterator[Open]:
+    """Opens the page; in the end nothing may have gone wrong in it, and nothing have been asked of the network."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_page(width: int = 1400, **options: Any) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request", lambda request: complaints.append(request.url) if "report" not in request.url else None
+        )
+        page.goto(path.as_uri())
+        page.wait_for_selector("#confused table")
+        return page
+
+    yield open_page
+    for context in contexts:
+        assert all(page.evaluate("window.broken") is None for page in context.pages)
+        context.close()
+    assert complaints == []
+
+
+def lines(page: Any, chart: str = "accuracy") -> int:
+    found: int = page.locator(f"#{chart}-chart [data-series]").count()
+    return found
+
+
+def test_pointing_at_the_chart_shows_its_values(visit: Open) -> None:
+    page = visit()
+    assert lines(page) == 4
+    chart = page.locator("#accuracy-chart .chart")
+    box = chart.bounding_box()
+    chart.hover(position={"x": box["width"] - 18, "y": 200})
+    tip = page.locator("#accuracy-chart .tip")
+    assert tip.is_visible()
+    text = tip.inner_text()
+    assert text.startswith("100 classes seen")
+    assert "61.00 ± 1.00" in text  # LUCIR, seeds 0 to 2, after the last phase
+    assert HOSTILE in text
+    page.mouse.move(5, 5)
+    assert not tip.is_visible()
+
+
+def test_a_touch_shows_values_that_stay(visit: Open) -> None:
+    page = visit(width=375, has_touch=True)
+    page.locator("#accuracy-chart .chart").tap(position={"x": 46, "y": 100})
+    assert page.locator("#accuracy-chart .tip").inner_text().startswith("50 classes seen")
+    page.locator("#canvas-box").tap(position={"x": 3, "y": 3})
+    assert page.locator("#cell").inner_text().startswith("class 0 (class 0, phase 0): right for 60 of 100")
+
+
+def test_arrow_keys_read_the_chart(visit: Open) -> None:
+    page = visit()
+    page.click("button[aria-label='only these: per_class:20']")
+    page.locator("#accuracy-chart .chart").focus()
+    readout = page.locator("#accuracy-chart-readout")
+    assert readout.get_attribute("aria-live") == "polite"
+    said = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "End"):
+        page.keyboard.press(key)
+        said.append(readout.inner_text())
+    assert said[:2] == ["lucir, 50 classes seen: 81.00 ± 1.00", "lucir, 60 classes seen: 77.00 ± 1.00"]
+    assert said[2] in ("lucir+cwd, 60 classes seen: 76.00", "icarl, 60 classes seen: 76.00")
+    assert said[3].endswith("100 classes seen: 60.00")
+    drawn = page.locator("#accuracy-chart .chart > svg")
+    before = drawn.get_attribute("width")
+    page.set_viewport_size({"width": 700, "height": 900})  # draws the chart anew: one chart, not two
+    page.locator(f"#accuracy-chart .chart > svg:not([width='{before}'])").wait_for()
+    assert drawn.count() == 1
+
+
+def test_switches_hide_lines_and_the_warning_about_them(visit: Open) -> None:
+    page = visit()
+    assert page.locator("#warnings").is_visible()
+    assert "per_class:40" in page.locator("#warnings").inner_text()
+    assert page.locator("#mixed").is_visible()
+    assert "differ in memory" in page.locator("#mixed").inner_text()
+    page.get_by_label(HOSTILE, exact=True).uncheck()
+    assert (lines(page), lines(page, "forgetting")) == (3, 3)
+    assert not page.locator("#mixed").is_visible()
+    page.locator("#none").click()
+    assert lines(page) == 0
+    assert "No run is switched on" in page.locator("#accuracy-chart-readout").inner_text()
+    page.locator("#all").click()
+    assert lines(page) == 4
+
+
+def test_the_table_follows_classifier_and_sorting(visit: Open) -> None:
+    page = visit()
+
+    def rows() -> list[list[str]]:
+        found = page.locator("#results-rows tbody tr:has(td)").all()
+        return [row.locator("th, td").all_inner_texts() for row in found]
+
+    assert [row[0] for row in rows()][:3] == ["lucir", "lucir+cwd", "icarl"]
+    lucir, _, icarl, _ = rows()
+    assert lucir[1:5] == ["3", "71.00 ± 1.00", "66.27 ± 0.281", "+4.73"]  # the last digit is the note's
+    assert icarl[4] == MISSING  # published with nearest mean, so there is no gap to the head
+    page.get_by_role("button", name="average").click()
+    assert page.locator("#results-rows th[aria-sort]").get_attribute("aria-sort") == "descending"
+    averages = [float(row[2].split()[0]) for row in rows()]
+    assert averages[:3] == sorted(averages[:3], reverse=True)  # the fourth is another set, sorted for itself
+    page.select_option("#classifier", "nearest_mean")
+    by_name = {row[0]: row for row in rows()}
+    assert by_name["icarl"][2] == "69.00"
+    assert by_name["icarl"][4] == "+8.18"
+    assert by_name["lucir+cwd"][2] == MISSING
+    assert "Not measured with this classifier: lucir+cwd" in page.locator("#results-notes").inner_text()
+    assert lines(page) == 2
+
+
+def test_the_values_are_there_as_a_table(visit: Open) -> None:
+    page = visit()
+    page.locator("#accuracy-chart summary").click()
+    table = page.locator("#accuracy-chart table")
+    assert table.locator("thead th").all_inner_texts()[1:] == ["50", "60", "70", "80", "90", "100"]
+    assert "81.00 ± 1.00" in table.inner_text()
+    for one in page.locator("table").all():
+        assert one.locator("caption").count() == 1
+        assert one.locator("th:not([scope])").count() == 0
+
+
+def test_confusion_follows_run_phase_and_keys(visit: Open) -> None:
+    page = visit()
+    assert page.locator("#phase-value").inner_text() == "5 of 5, 100 classes seen"
+    # Seed 0: 60 of 100 right after the last phase, the rest called the next class.
+    confused = page.locator("#confused")
+    assert "4000 of 10000 test images are misnamed" in confused.inner_text()
+    before = page.evaluate("document.getElementById('canvas').toDataURL()")
+    page.locator("#canvas-box").focus()
+    for key in ("ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    assert (
+        page.locator("#cell").inner_text()
+        == "class 0 (class 0, phase 0) called class 1 (class 1, phase 0): 40 of 100 (40.0 %)"
+    )
+    page.locator("#phase").focus()
+    page.keyboard.press("Home")
+    playwright.expect(confused).to_contain_text("1000 of 5000")
+    assert page.evaluate("document.getElementById('canvas').toDataURL()") != before
+    page.select_option("#which", label=f"{HOSTILE}, seed 0")
+    playwright.expect(confused).to_contain_text("3000 of 10000")
+    assert HOSTILE in confused.inner_text()
+
+
+def test_dark_by_preference_and_by_switch(visit: Open) -> None:
+    shade = "getComputedStyle(document.body).backgroundColor"
+    light, dark = visit(color_scheme="light"), visit(color_scheme="dark")
+    white, black = light.evaluate(shade), dark.evaluate(shade)
+    assert white == "rgb(255, 255, 255)"
+    assert black != white
+    cells = light.evaluate("document.getElementById('canvas').toDataURL()")
+    light.select_option("#theme", "dark")
+    assert light.evaluate(shade) == black
+    assert light.evaluate("document.getElementById('canvas').toDataURL()") != cells
+    dark.select_option("#theme", "light")
+    assert dark.evaluate(shade) == white
+
+
+@pytest.mark.parametrize("width", [320, 375, 1400])
+def test_nothing_scrolls_sideways_but_tables(visit: Open, width: int) -> None:
+    page = visit(width=width)
+    for summary in page.locator("summary").all():
+        summary.click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator("#accuracy-chart .chart").hover(position={"x": 150, "y": 150})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_sections_that_have_something_to_show(visit: Open) -> None:
+    page = visit()
+    assert lines(page, "spectra") == 1
+    page.select_option("#spectra-split", "test")
+    page.locator("#spectra-chart .chart").focus()
+    page.keyboard.press("End")
+    told = page.locator("#spectra-chart-readout").inner_text()
+    assert told == "lucir/cifar100/b50s10 (1 of 3 runs), 4 largest directions: 70.00"
+    assert page.locator("#sections a").all_inner_texts() == [
+        "Warnings",
+        "Accuracy",
+        "Results and the paper",
+        "Forgetting",
+        "Spectra",
+        "One run in detail",
+        "Machines and versions",
+        "Classes",
+        "Configurations",
+    ]
+    page.locator("#configuration-list summary").last.click()
+    shown = json.loads(page.locator("#configuration-list pre").last.inner_text())
+    assert shown["protocol"] == {"memory": "per_class:40"}
+    levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map((h) => Number(h.tagName[1]))")
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_everything_is_reached_by_the_tab_key(visit: Open) -> None:
+    page = visit()
+    reached = set()
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.className"))
+    assert {
+        "skip",
+        "theme",
+        "classifier",
+        "switch-0",
+        "chart",
+        "which",
+        "phase",
+        "canvas-box",
+        "scroll",
+    } <= reached
