@@ -23,7 +23,7 @@ from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.results.record import PhaseRecord
 
-FORMAT = "phasezero-checkpoint-1"
+FORMAT = "phasezero-checkpoint-2"
 
 
 @dataclass(frozen=True)
