@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +23,7 @@ from phasezero.data.stream import Phase
 from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.passes import DivergenceError
 from phasezero.engine.trainer import Trainer
+from phasezero.presets import build_config
 from phasezero.results.record import comparable_part, schema
 
 Make = Callable[..., RunConfig]
@@ -246,3 +249,34 @@ def test_a_foreign_or_damaged_checkpoint_is_refused(
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     with pytest.raises(UserError, match="cannot be read"):
         run(toy_config(), data=toy_data, checkpoint=checkpoint)
+
+
+def live_bytes() -> int:
+    """Of all tensors that Python can reach, each storage counted once."""
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # objects that dislike being asked what they are
+        tensors = [thing for thing in gc.get_objects() if isinstance(thing, torch.Tensor)]
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    return sum(storages.values())
+
+
+@pytest.mark.parametrize("method", ["lucir", "podnet", "bic"])
+def test_memory_grows_by_class_weights_and_exemplars_alone(method: str, toy_data: ImageData) -> None:
+    config = build_config(method, "glyphs", base=2, step=1).override(
+        {
+            "protocol.phase_sizes": [2, 1, 1, 1, 1, 1, 1],
+            "protocol.memory": "per_class:2",
+            "training.first.epochs": 1,
+            "training.later.epochs": 1,
+        }
+    )
+    trainer = Trainer(config, toy_data)
+    after = [live_bytes() for _ in trainer.run()]
+    growth = [later - earlier for earlier, later in itertools.pairwise(after)][
+        1:
+    ]  # phase 1 brings the teacher
+    a_class = max(block.numel() for block in trainer.model.head.blocks[1:]) * 4
+    assert max(growth) <= 2 * a_class + 4096, (
+        growth
+    )  # the model's and the teacher's; a few indices and counts
