@@ -1,0 +1,93 @@
+"""What is compiled once serves every phase and every run of a process, however the head grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from phasezero import run
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
+from phasezero.engine.device import COMPILATION_PAYS, Device
+from phasezero.engine.passes import StagePass
+from phasezero.engine.trainer import check
+from phasezero.nets import model as models
+
+Make = Callable[..., RunConfig]
+
+
+@pytest.fixture
+def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileCounter]:
+    """Compiles as the engine does on a GPU, but with a backend that only counts the graphs it is given."""
+    torch._dynamo.reset()
+    counting = CompileCounter()
+
+    def compiled(function: Any) -> Any:
+        return torch.compile(function, backend=counting, dynamic=False, fullgraph=True)
+
+    original = StagePass.__init__
+
+    def with_compiled_sizes(
+        self: StagePass, stage: Any, loss: Any, model: Any, teacher: Any, *rest: Any
+    ) -> None:
+        original(self, stage, loss, model, teacher, *rest)
+        for one in (model, teacher):
+            if one is not None:
+                one.compiled_sizes.add(stage.schedule.batch_size)
+
+    monkeypatch.setattr(models, "compiled", compiled)
+    monkeypatch.setattr(StagePass, "__init__", with_compiled_sizes)
+    models.compiled_look.cache_clear()
+    yield counting
+    models.compiled_look.cache_clear()
+    torch._dynamo.reset()
+
+
+def test_one_compilation_for_all_phases_and_runs(
+    counter: CompileCounter, toy_config: Make, toy_data: ImageData
+) -> None:
+    config = toy_config()
+    run(config, data=toy_data)
+    assert counter.frame_count == 2  # the model in training, the teacher in evaluation
+    run(replace(config, seed=1), data=toy_data)
+    run(config.override({"protocol.phase_sizes": [3, 1, 1]}), data=toy_data)
+    assert counter.frame_count == 2
+
+
+def test_another_network_is_compiled_for_itself(
+    counter: CompileCounter, toy_config: Make, toy_data: ImageData
+) -> None:
+    run(toy_config(), data=toy_data)
+    before = counter.frame_count
+    run(toy_config().override({"network.last_relu": True}), data=toy_data)
+    assert counter.frame_count == 2 * before
+
+
+def test_long_runs_are_compiled_on_a_gpu_and_short_ones_are_not(
+    toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    choose = Device.choose
+
+    def watched(wanted: Any, steps: int = 0) -> Device:
+        asked.append(steps)
+        return choose(wanted)
+
+    monkeypatch.setattr(Device, "choose", watched)
+    config = toy_config()
+    check(config, toy_data)
+    first = config.training.first
+    images = 14 * config.protocol.base
+    assert asked == [first.epochs * -(-images // first.batch_size)]
+
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("phasezero.engine.device.has_triton", lambda: True)
+    on_gpu = config.override({"engine.device": "cuda"}).engine
+    assert Device.choose(on_gpu, COMPILATION_PAYS - 1).engine == "captured"
+    assert Device.choose(on_gpu, COMPILATION_PAYS).engine == "compiled"
