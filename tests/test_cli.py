@@ -65,7 +65,7 @@ def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:
     assert code == 0
     assert "lucir+cwd/glyphs/sizes4-2" in out
     assert "±" in out  # two seeds: mean and sample deviation
-    code, out, _ = command("show", "there", "--markdown", "--nearest-mean", "--figure", "again.svg")
+    code, out, _ = command("show", "there", "--format", "markdown", "--nearest-mean", "--figure", "again.svg")
     assert code == 0
     assert out.startswith("|")
     assert "<svg" in (tmp_path / "again.svg").read_text()

@@ -19,14 +19,15 @@ from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
 from phasezero.engine.passes import DivergenceError
 from phasezero.engine.store import PhaseZeroStore
-from phasezero.errors import UserError
+from phasezero.errors import UserError, unknown
 from phasezero.initial import TERMS
 from phasezero.methods import METHODS
 from phasezero.nets import NETWORKS
 from phasezero.presets import PRESETS, build_config, method_names, preset, standard_name, with_terms
 from phasezero.results.figures import draw_curves
+from phasezero.results.grid import FORMATS, print_grid
 from phasezero.results.record import Classifier, Record, load_records
-from phasezero.results.tables import comparison_warnings, markdown_table, results_table
+from phasezero.results.tables import comparison_warnings, results_grid
 from phasezero.session import run_all
 
 app = typer.Typer(
@@ -202,7 +203,7 @@ def list_names(as_json: Annotated[bool, typer.Option("--json", help="For program
 
 def print_results(records: Sequence[Record], classifier: Classifier = "head") -> None:
     console = Console()
-    console.print(results_table(records, classifier=classifier))
+    print_grid(results_grid(records, classifier=classifier), "terminal", console)
     for warning in comparison_warnings(records):
         console.print(f"warning: {warning}", markup=False, highlight=False)
 
@@ -211,16 +212,18 @@ def print_results(records: Sequence[Record], classifier: Classifier = "head") ->
 def show(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Record files, or folders of runs.")],
     nearest_mean: Annotated[bool, typer.Option("--nearest-mean", help="That classifier's numbers.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
+    form: Annotated[str, typer.Option("--format", help=", ".join(FORMATS))] = "terminal",
     figure: Annotated[Path | None, typer.Option(help="Draw the curves: .png, .svg or .pdf.")] = None,
 ) -> None:
     """Tables (and a picture) of finished runs."""
+    if form not in FORMATS:
+        raise unknown("table format", form, FORMATS)
     records = load_records(runs)
     classifier: Classifier = "nearest_mean" if nearest_mean else "head"
-    if markdown:
-        print(markdown_table(records, classifier=classifier))
-    else:
+    if form == "terminal":
         print_results(records, classifier)
+    else:
+        print_grid(results_grid(records, classifier=classifier), form, Console())
     if figure is not None:
         draw_curves(records, figure, classifier=classifier)
 

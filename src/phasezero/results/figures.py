@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from phasezero.errors import UserError
 from phasezero.results.metrics import mean_and_deviation
 from phasezero.results.record import Classifier, Record
-from phasezero.results.tables import group_records, plus_minus
+from phasezero.results.tables import group_records, spread
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -68,8 +68,8 @@ def _figure(records: Iterable[Record], classifier: Classifier) -> Figure:
     lines, labels = [], []
     for index, (group, accuracies) in enumerate(curves):
         colour = _COLOURS[index % len(_COLOURS)]
-        spread = [mean_and_deviation(values) for values in accuracies]
-        means = [mean for mean, _, _ in spread]
+        by_phase = [mean_and_deviation(values) for values in accuracies]
+        means = [mean for mean, _, _ in by_phase]
         (line,) = axes.plot(
             group.seen,
             means,
@@ -84,12 +84,12 @@ def _figure(records: Iterable[Record], classifier: Classifier) -> Figure:
             zorder=3,
         )
         if len(group.records) > 1:
-            low = [mean - (deviation or 0.0) for mean, deviation, _ in spread]
-            high = [mean + (deviation or 0.0) for mean, deviation, _ in spread]
+            low = [mean - (deviation or 0.0) for mean, deviation, _ in by_phase]
+            high = [mean + (deviation or 0.0) for mean, deviation, _ in by_phase]
             axes.fill_between(group.seen, low, high, color=colour, alpha=0.18, linewidth=0)
         lines.append(line)
         averages = [sum(run) / len(run) for run in zip(*accuracies, strict=True)]
-        labels.append(f"{group.label}: {plus_minus(*mean_and_deviation(averages)[:2])}")
+        labels.append(f"{group.label}: {spread(averages)}")
 
     axes.set_xlabel("Number of classes seen")
     axes.set_ylabel("Accuracy on all seen classes (%)")
