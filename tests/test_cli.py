@@ -146,6 +146,7 @@ BAD = {
     "missing file": (["run", "--config", "none.yaml"], "none.yaml"),
     "both": (["run", "lucir/glyphs/b50s10", "--data", "glyphs"], "leave out the preset"),
     "no run": (["show", "nowhere"], "nowhere"),
+    "unknown format": (["show", "nowhere", "--format", "latx"], "did you mean 'latex'"),
     "no download": (["data", "get", "imagenet"], "cannot be downloaded"),
 }
 

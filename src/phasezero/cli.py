@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from phasezero import __version__
+from phasezero.board import boards
 from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
@@ -141,6 +142,7 @@ def run(
     parallel: Annotated[
         int | None, typer.Option(min=1, help="Runs at once; else as many as the cores carry, one on a GPU.")
     ] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Write TensorBoard's files here.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
 ) -> None:
     """Train, phase by phase. Without a preset: LUCIR and LUCIR+CwD on the embedded glyphs."""
@@ -169,6 +171,7 @@ def run(
         store=store,
         parallel=parallel,
         console=Console(),
+        watch=boards(tensorboard) if tensorboard else None,
     )
     print_results(written.records)
     for label, path in written.paths.items():

@@ -6,18 +6,23 @@ import contextlib
 import datetime
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
+from phasezero.data.images import ImageData
+from phasezero.engine.deadline import Deadline
+from phasezero.engine.listener import Listener, Listeners
 from phasezero.engine.parallel import Job, run_jobs, workers_for
 from phasezero.engine.trainer import check
+from phasezero.engine.workload import images_by_phase
 from phasezero.errors import UserError
-from phasezero.progress import RunProgress, make_progress
+from phasezero.progress import RunProgress, TotalProgress, make_progress
 from phasezero.results.figures import draw_curves
 from phasezero.results.record import FILE_NAME, Record, read_record, write_record
 from phasezero.results.tables import markdown_table
@@ -31,7 +36,10 @@ class Written:
 
     folder: Path
     records: list[Record]
+    """Of the runs that are finished, in the order of the configurations."""
     paths: dict[str, Path]
+    unfinished: list[RunConfig]
+    """Stopped, or not started, because time was up."""
 
 
 def run_all(
@@ -44,20 +52,25 @@ def run_all(
     store: Path | None = None,
     parallel: int | None = None,
     console: Console | None = None,
+    watch: Callable[[RunConfig], Listener] | None = None,
+    deadline: Deadline | None = None,
+    seconds: Sequence[float] = (),
+    views: bool = True,
 ) -> Written:
     """Runs each configuration and writes record and configuration of each, then a table and a picture of all.
 
     Everything that can be wrong with the input is found before the first epoch; then nothing is left behind.
     With `resume`, finished runs are kept as they are and a stopped one goes on after its last finished phase.
-    `parallel` runs go at once, by default as many as the cores carry.
+    `parallel` runs go at once, by default as many as the cores carry. `watch` makes a further listener for each
+    run. With a `deadline` a run starts only if its `seconds` fit, and stops after a phase when time is up; what is
+    missing then is named in the result. Without `views` there is no table and no picture.
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     targets = [folder / slug(config.name) / f"seed{config.seed}" for config in configs]
     refuse_clashes(targets, allowed=overwrite or resume)
     data = {name: load_data(name, root) for name in {config.protocol.data for config in configs}}
-    for config in configs:
-        check(config, data[config.protocol.data])
+    planned = [planned_images(config, data[config.protocol.data]) for config in configs]
     del data  # each run loads its own: it may be in another process
 
     finished = {
@@ -67,13 +80,27 @@ def run_all(
     }
     waiting = [place for place in range(len(configs)) if place not in finished]
     with writable(folder), make_progress(console) as progress:
-        jobs = [Job(configs[place], root, targets[place] / CHECKPOINT, store) for place in waiting]
+        jobs = [
+            Job(
+                configs[place],
+                root,
+                targets[place] / CHECKPOINT,
+                store,
+                deadline,
+                seconds[place] if seconds else 0.0,
+            )
+            for place in waiting
+        ]
         if not resume:
             for job in jobs:
                 (job.checkpoint or Path()).unlink(missing_ok=True)
+        total = TotalProgress(progress, [planned[place] for place in waiting]) if len(jobs) > 1 else None
 
-        def listen(place: int) -> RunProgress:
-            return RunProgress(progress, jobs[place].config, f"[{waiting[place] + 1}/{len(configs)}]")
+        def listen(at: int) -> Listener:
+            config = jobs[at].config
+            own = RunProgress(progress, config, waiting[at], len(configs))
+            others = [total.watch(at)] if total else []
+            return Listeners([own, *others, *([watch(config)] if watch else [])])
 
         workers = parallel or workers_for([job.config for job in jobs] or configs)
         for at, record in run_jobs(jobs, min(workers, len(jobs) or 1), listen):
@@ -81,9 +108,20 @@ def run_all(
             finished[place] = record
             write_record(targets[place] / FILE_NAME, record)
             (targets[place] / "config.yaml").write_text(configs[place].to_yaml())
-        records = [finished[place] for place in range(len(configs))]
-        paths = {f"run {place + 1}": target / FILE_NAME for place, target in enumerate(targets)}
-        return Written(folder, records, paths | write_views(folder, records))
+        places = sorted(finished)
+        records = [finished[place] for place in places]
+        paths = {f"run {place + 1}": targets[place] / FILE_NAME for place in places}
+        if views and records:
+            paths |= write_views(folder, records)
+        missing = [configs[place] for place in range(len(configs)) if place not in finished]
+        return Written(folder, records, paths, missing)
+
+
+def planned_images(config: RunConfig, data: ImageData) -> int:
+    """How many images a run will train on; refuses what cannot run on this data."""
+    stream, _ = check(config, data)
+    sizes = np.bincount(data.train.labels, minlength=len(data.class_ids))[list(stream.order)].tolist()
+    return sum(images_by_phase(config, stream, sizes))
 
 
 def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:

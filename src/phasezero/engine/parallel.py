@@ -16,9 +16,10 @@ from typing import Any
 
 from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
+from phasezero.engine.deadline import Deadline, OutOfTimeError
 from phasezero.engine.device import Device
+from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
-from phasezero.engine.trainer import Listener
 from phasezero.experiment import run
 from phasezero.results.record import Record
 
@@ -29,10 +30,23 @@ class Job:
     root: Path | None = None
     checkpoint: Path | None = None
     store: Path | None = None
+    deadline: Deadline | None = None
+    seconds: float = 0.0
+    """How long it will take, as far as anybody knows."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether it would be finished in time if it started now."""
+        return self.deadline is None or self.deadline.allows(self.seconds)
 
     def run(self, listener: Listener) -> Record:
         return run(
-            self.config, root=self.root, listener=listener, checkpoint=self.checkpoint, store=self.store
+            self.config,
+            root=self.root,
+            listener=listener,
+            checkpoint=self.checkpoint,
+            store=self.store,
+            deadline=self.deadline,
         )
 
 
@@ -51,11 +65,18 @@ def run_jobs(
 ) -> Iterator[tuple[int, Record]]:
     """(place, record) of each job as it finishes; `listen(place)` makes the listener of a job that starts.
 
-    After a failure no further job starts; what was running is finished and handed out before it is raised.
+    A job that is out of time is left out. After a failure no further job starts; what was running is finished
+    and handed out before it is raised.
     """
     if workers == 1:
         for place, job in enumerate(jobs):
-            yield place, job.run(listen(place))
+            if not job.fits:
+                continue
+            try:
+                record = job.run(listen(place))
+            except OutOfTimeError:
+                continue
+            yield place, record
         return
     context = multiprocessing.get_context("spawn")  # a forked CUDA, or a forked thread pool, does not work
     with context.Manager() as manager, ProcessPoolExecutor(workers, context) as pool:
@@ -75,7 +96,7 @@ def run_jobs(
                 error = future.exception()
                 if error is None:
                     yield place, future.result()
-                elif failure is None:
+                elif failure is None and not isinstance(error, OutOfTimeError):
                     failure = error
                     for waiting in places:
                         waiting.cancel()
@@ -95,6 +116,8 @@ def _deliver(news: Any, listeners: dict[int, Listener], listen: Callable[[int], 
 
 
 def _work(job: Job, place: int, news: Any) -> Record:
+    if not job.fits:
+        raise OutOfTimeError(f"{job.config.name} seed {job.config.seed} was not started")
     return job.run(_Messenger(place, news))
 
 

@@ -11,8 +11,10 @@ import torch
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.engine.checkpoint import load_checkpoint, save_checkpoint
+from phasezero.engine.deadline import Deadline, OutOfTimeError
+from phasezero.engine.listener import Listener, OracleEpochs
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
-from phasezero.engine.trainer import Listener, Trainer
+from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.nets import IncrementalModel
 from phasezero.results.record import PhaseRecord
@@ -27,9 +29,16 @@ class Trained:
 
 
 def train_phases(
-    trainer: Trainer, data: ImageData, checkpoint: Path | None = None, store: PhaseZeroStore | None = None
+    trainer: Trainer,
+    data: ImageData,
+    checkpoint: Path | None = None,
+    store: PhaseZeroStore | None = None,
+    deadline: Deadline | None = None,
 ) -> Trained:
-    """All phases of a trainer: from its checkpoint on, or from a stored phase 0 on, or from the start."""
+    """All phases of a trainer: from its checkpoint on, or from a stored phase 0 on, or from the start.
+
+    Raises OutOfTimeError after a phase (its checkpoint written) when another as long would not end before `deadline`.
+    """
     config, clock = trainer.config, time.perf_counter()
     phases: list[PhaseRecord] = []
     reused, key = False, ""
@@ -43,6 +52,8 @@ def train_phases(
         if found is not None:
             trainer.restore(1, found.model, found.exemplars)
             phases, reused = list(found.phases), True
+            if checkpoint is not None:  # what is read from a run's folder later must be there
+                save_checkpoint(checkpoint, config, trainer, phases, time.perf_counter() - clock)
     for result in trainer.run():
         phases.append(result.to_record(trainer.stream.sizes[: result.phase.index + 1]))
         seconds = time.perf_counter() - clock
@@ -50,6 +61,9 @@ def train_phases(
             store.keep(key, config, trainer, phases[0], seconds)
         if checkpoint is not None:
             save_checkpoint(checkpoint, config, trainer, phases, seconds)
+        more = len(phases) < len(trainer.stream.phases)
+        if more and deadline is not None and not deadline.allows(result.seconds["total"]):
+            raise OutOfTimeError(f"{config.name} seed {config.seed}: {len(phases)} phases are finished")
     return Trained(phases, time.perf_counter() - clock, reused)
 
 
@@ -76,7 +90,7 @@ class OracleWorkshop:
             classes = min(classes, len(protocol.class_order))
         all_at_once = replace(protocol, phase_sizes=(classes,), memory="per_class:0")
         config = replace(self.config, name=f"oracle/{protocol.data}", protocol=all_at_once, initial=())
-        trainer = Trainer(config, self.data, self.listener)
+        trainer = Trainer(config, self.data, OracleEpochs(self.listener) if self.listener else None)
         if not path:
             train_phases(trainer, self.data, store=self.store)
             return trainer.model.teacher_copy()
