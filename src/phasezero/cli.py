@@ -139,6 +139,9 @@ def run(
         Path | None,
         typer.Option(help="Keep and share finished phase-0 states here.", envvar="PHASEZERO_STORE"),
     ] = None,
+    keep_phases: Annotated[
+        bool, typer.Option("--keep-phases", help="Keep a checkpoint of every phase, for phasezero analyze.")
+    ] = False,
     parallel: Annotated[
         int | None, typer.Option(min=1, help="Runs at once; else as many as the cores carry, one on a GPU.")
     ] = None,
@@ -169,6 +172,7 @@ def run(
         overwrite=overwrite,
         resume=resume,
         store=store,
+        keep_phases=keep_phases,
         parallel=parallel,
         console=Console(),
         watch=boards(tensorboard) if tensorboard else None,

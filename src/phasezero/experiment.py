@@ -37,11 +37,13 @@ def run(
     listener: Listener | None = None,
     checkpoint: Path | None = None,
     store: Path | None = None,
+    keep_phases: bool = False,
     deadline: Deadline | None = None,
 ) -> Record:
     """Trains all phases and returns the record. `data` spares loading what the caller has already.
 
-    With a `checkpoint` file each finished phase is kept there, and a run that finds one goes on from it. With a
+    With a `checkpoint` file each finished phase is kept there, and a run that finds one goes on from it
+    (`keep_phases`: and the states after all phases stay beside it, in files of their own). With a
     `store` folder, finished phase-0 states are kept and shared between runs that have the same phase 0. With a
     `deadline` a run stops (OutOfTimeError) after a phase when another like it would not be finished in time.
     """
@@ -51,7 +53,7 @@ def run(
     shelf = PhaseZeroStore(store) if store is not None else None
     trainer = Trainer(config, data, listener, OracleWorkshop(config, data, listener, shelf))
     preparing = time.perf_counter() - clock
-    trained = train_phases(trainer, data, checkpoint, shelf, deadline)
+    trained = train_phases(trainer, data, checkpoint, shelf, keep_phases, deadline)
     order = trainer.stream.order
     return run_record(
         name=config.name or f"{config.label}/{config.protocol.data}",

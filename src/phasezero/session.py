@@ -13,12 +13,14 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from phasezero.analysis.record import analysis_name
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
 from phasezero.engine.deadline import Deadline
 from phasezero.engine.listener import Listener, Listeners
 from phasezero.engine.parallel import Job, run_jobs, workers_for
+from phasezero.engine.persist import phase_checkpoint
 from phasezero.engine.trainer import check
 from phasezero.engine.workload import images_by_phase
 from phasezero.errors import UserError
@@ -50,6 +52,7 @@ def run_all(
     overwrite: bool = False,
     resume: bool = False,
     store: Path | None = None,
+    keep_phases: bool = False,
     parallel: int | None = None,
     console: Console | None = None,
     watch: Callable[[RunConfig], Listener] | None = None,
@@ -61,13 +64,14 @@ def run_all(
 
     Everything that can be wrong with the input is found before the first epoch; then nothing is left behind.
     With `resume`, finished runs are kept as they are and a stopped one goes on after its last finished phase.
-    `parallel` runs go at once, by default as many as the cores carry. `watch` makes a further listener for each
-    run. With a `deadline` a run starts only if its `seconds` fit, and stops after a phase when time is up; what is
-    missing then is named in the result. Without `views` there is no table and no picture.
+    `keep_phases` keeps a checkpoint of each phase. `parallel` runs go at once, by default as many as the cores
+    carry. `watch` makes a further listener for each run. With a `deadline` a run starts only if its `seconds` fit,
+    and stops after a phase when time is up; what is missing then is named in the result. Without `views` there is
+    no table and no picture.
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    targets = [folder / slug(config.name) / f"seed{config.seed}" for config in configs]
+    targets = [run_folder(folder, config) for config in configs]
     refuse_clashes(targets, allowed=overwrite or resume)
     data = {name: load_data(name, root) for name in {config.protocol.data for config in configs}}
     planned = [planned_images(config, data[config.protocol.data]) for config in configs]
@@ -86,14 +90,15 @@ def run_all(
                 root,
                 targets[place] / CHECKPOINT,
                 store,
+                keep_phases,
                 deadline,
                 seconds[place] if seconds else 0.0,
             )
             for place in waiting
         ]
         if not resume:
-            for job in jobs:
-                (job.checkpoint or Path()).unlink(missing_ok=True)
+            for place in waiting:
+                remove_states(targets[place])
         total = TotalProgress(progress, [planned[place] for place in waiting]) if len(jobs) > 1 else None
 
         def listen(at: int) -> Listener:
@@ -124,11 +129,23 @@ def planned_images(config: RunConfig, data: ImageData) -> int:
     return sum(images_by_phase(config, stream, sizes))
 
 
+def remove_states(folder: Path) -> None:
+    """What an earlier run left here, besides its record: checkpoints, and analyses made of them."""
+    for pattern in (CHECKPOINT, phase_checkpoint(Path(CHECKPOINT), "*").name, analysis_name("*")):
+        for stale in folder.glob(pattern):
+            stale.unlink()
+
+
 def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:
     table, picture = folder / "results.md", folder / "curves.png"
     table.write_text(markdown_table(records))
     draw_curves(records, picture)
     return {"table": table, "picture": picture}
+
+
+def run_folder(out: Path, config: RunConfig) -> Path:
+    """Where a run of a session leaves its files."""
+    return out / slug(config.name) / f"seed{config.seed}"
 
 
 def slug(name: str) -> str:

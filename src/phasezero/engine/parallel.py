@@ -30,6 +30,7 @@ class Job:
     root: Path | None = None
     checkpoint: Path | None = None
     store: Path | None = None
+    keep_phases: bool = False
     deadline: Deadline | None = None
     seconds: float = 0.0
     """How long it will take, as far as anybody knows."""
@@ -46,6 +47,7 @@ class Job:
             listener=listener,
             checkpoint=self.checkpoint,
             store=self.store,
+            keep_phases=self.keep_phases,
             deadline=self.deadline,
         )
 

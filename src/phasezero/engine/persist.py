@@ -28,20 +28,36 @@ class Trained:
     reused_phase_zero: bool
 
 
+def phase_checkpoint(checkpoint: Path, phase: int | str) -> Path:
+    """Where the state after one phase stays, beside the checkpoint that the next phase overwrites."""
+    return checkpoint.with_name(f"{checkpoint.stem}-phase{phase}{checkpoint.suffix}")
+
+
 def train_phases(
     trainer: Trainer,
     data: ImageData,
     checkpoint: Path | None = None,
     store: PhaseZeroStore | None = None,
+    keep_phases: bool = False,
     deadline: Deadline | None = None,
 ) -> Trained:
     """All phases of a trainer: from its checkpoint on, or from a stored phase 0 on, or from the start.
 
-    Raises OutOfTimeError after a phase (its checkpoint written) when another as long would not end before `deadline`.
+    `keep_phases` keeps the state after each phase, not only the last, for those who want to look at it later.
+    OutOfTimeError is raised after a phase (its checkpoint written) when another as long would end after `deadline`.
     """
     config, clock = trainer.config, time.perf_counter()
     phases: list[PhaseRecord] = []
     reused, key = False, ""
+
+    def keep(seconds: float) -> None:
+        if checkpoint is not None:
+            save_checkpoint(checkpoint, config, trainer, phases, seconds)
+            if keep_phases:
+                save_checkpoint(
+                    phase_checkpoint(checkpoint, len(phases) - 1), config, trainer, phases, seconds
+                )
+
     if checkpoint is not None and checkpoint.exists():
         saved = load_checkpoint(checkpoint, config)
         trainer.restore(len(saved.phases), saved.model, saved.exemplars)
@@ -52,15 +68,13 @@ def train_phases(
         if found is not None:
             trainer.restore(1, found.model, found.exemplars)
             phases, reused = list(found.phases), True
-            if checkpoint is not None:  # what is read from a run's folder later must be there
-                save_checkpoint(checkpoint, config, trainer, phases, time.perf_counter() - clock)
+            keep(0.0)
     for result in trainer.run():
         phases.append(result.to_record(trainer.stream.sizes[: result.phase.index + 1]))
         seconds = time.perf_counter() - clock
         if store is not None and key and len(phases) == 1:
             store.keep(key, config, trainer, phases[0], seconds)
-        if checkpoint is not None:
-            save_checkpoint(checkpoint, config, trainer, phases, seconds)
+        keep(seconds)
         more = len(phases) < len(trainer.stream.phases)
         if more and deadline is not None and not deadline.allows(result.seconds["total"]):
             raise OutOfTimeError(f"{config.name} seed {config.seed}: {len(phases)} phases are finished")

@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
@@ -22,6 +18,7 @@ import numpy as np
 
 from phasezero.errors import UserError
 from phasezero.results import metrics
+from phasezero.results.jsonfile import load_schema, read_json, refuse_misfits, write_json
 
 SCHEMA_VERSION = 1
 FILE_NAME = "record.json"
@@ -262,53 +259,7 @@ def comparable_part(record: Record) -> dict[str, Any]:
 
 
 def write_record(path: str | Path, record: Record) -> None:
-    """Write atomically: a reader finds the old file or the whole new one, never a part of either."""
-    path = Path(path)
-    text = "".join(_pieces(record, "record", 0)) + "\n"  # before any file is touched, for it may refuse
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    with suppress(OSError):  # the rename itself lasts only once the folder is synced; not every system can
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _pieces(value: object, where: str, depth: int) -> Iterator[str]:
-    """JSON with an indent of one, except that a list of plain values stays on one line (json cannot)."""
-    if isinstance(value, Mapping) and value:
-        opening = "{"
-        for key, entry in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"{where}: key {key!r} is not a string")
-            yield f"{opening}\n{' ' * (depth + 1)}{json.dumps(key, ensure_ascii=False)}: "
-            yield from _pieces(entry, f"{where}.{key}", depth + 1)
-            opening = ","
-        yield f"\n{' ' * depth}}}"
-    elif isinstance(value, list | tuple) and any(isinstance(one, Mapping | list | tuple) for one in value):
-        opening = "["
-        for index, entry in enumerate(value):
-            yield f"{opening}\n{' ' * (depth + 1)}"
-            yield from _pieces(entry, f"{where}[{index}]", depth + 1)
-            opening = ","
-        yield f"\n{' ' * depth}]"
-    else:
-        # A diverged run shows here first; say where, rather than write what is not JSON.
-        for index, number in enumerate(value if isinstance(value, list | tuple) else [value]):
-            if isinstance(number, float) and not math.isfinite(number):
-                place = f"{where}[{index}]" if isinstance(value, list | tuple) else where
-                raise UserError(f"{place} is {number}: a record holds finite numbers; did training diverge?")
-        yield json.dumps(value, ensure_ascii=False, allow_nan=False)
+    write_json(path, record, "record")
 
 
 def read_record(path_or_folder: str | Path) -> Record:
@@ -316,23 +267,20 @@ def read_record(path_or_folder: str | Path) -> Record:
     path = Path(path_or_folder)
     if path.is_dir():
         path = path / FILE_NAME
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: no record to read ({error.strerror or error})") from error
-    except ValueError as error:  # not JSON, or not even UTF-8
-        raise UserError(f"{path}: not JSON ({error})") from error
-    if not isinstance(record, dict):
-        raise UserError(f"{path}: not a record (the file holds no JSON object)")
+    record = read_json(path, "record")
     if (version := record.get("schema_version", "none")) != SCHEMA_VERSION:
         raise UserError(f"{path}: schema_version is {version}, this phasezero reads {SCHEMA_VERSION}")
-    for problem in _problems(record, schema(), ""):
-        raise UserError(f"{path}: {problem}")
+    refuse_misfits(path, record, schema())
     return cast(Record, record)
 
 
 def load_records(paths: Iterable[str | Path]) -> list[Record]:
     """Read many: each path is a file, a run's folder, or a folder searched for record.json at any depth."""
+    return [read_record(path) for path in find_records(paths)]
+
+
+def find_records(paths: Iterable[str | Path]) -> list[Path]:
+    """The files that `load_records` reads."""
     found: dict[Path, None] = {}  # a set in order: a run reached by two paths must not count as two seeds
     for path in map(Path, paths):
         if path.is_dir() and not (path / FILE_NAME).exists():
@@ -342,48 +290,10 @@ def load_records(paths: Iterable[str | Path]) -> list[Record]:
             found.update(dict.fromkeys(one.resolve() for one in inside))
         else:
             found[(path / FILE_NAME if path.is_dir() else path).resolve()] = None
-    return [read_record(path) for path in found]
+    return list(found)
 
 
 @cache
 def schema() -> dict[str, Any]:
     """record.schema.json, parsed."""
-    text = resources.files("phasezero.results").joinpath("record.schema.json").read_text(encoding="utf-8")
-    return cast(dict[str, Any], json.loads(text))
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "null": (type(None),),
-    "boolean": (bool,),
-}
-
-
-def _problems(value: Any, rule: dict[str, Any], where: str) -> Iterator[str]:
-    """Missing keys and wrong kinds, by the schema: what a view would trip over (the tests check it all)."""
-    if "anyOf" in rule:  # in this schema only ever "something or null"
-        rule = {"type": "null"} if value is None else rule["anyOf"][0]
-    if "$ref" in rule:
-        rule = schema()["$defs"][rule["$ref"].rpartition("/")[2]]
-    kinds = rule.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    fits = isinstance(value, tuple(kind for name in kinds for kind in _KINDS[name]))
-    if kinds and (not fits or isinstance(value, bool) != ("boolean" in kinds)):
-        yield f"{where} should be {' or '.join(kinds)}"
-    elif isinstance(value, dict):
-        for key in rule.get("required", []):
-            if key not in value:
-                yield f"missing key {f'{where}.{key}'.lstrip('.')!r}"
-        for key, inner in rule.get("properties", {}).items():
-            if key in value:
-                yield from _problems(value[key], inner, f"{where}.{key}".lstrip("."))
-    elif isinstance(value, list):
-        if len(value) < rule.get("minItems", 0):
-            yield f"{where} is empty"
-        for index, entry in enumerate(value):
-            if isinstance(entry, dict):  # numbers are left alone: a confusion matrix has a million
-                yield from _problems(entry, rule.get("items", {}), f"{where}[{index}]")
+    return load_schema("phasezero.results", "record.schema.json")

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from phasezero.results.grid import NOTHING, Cell, Grid, Spread, markdown
 from phasezero.results.metrics import mean_and_deviation
@@ -15,6 +15,8 @@ from phasezero.results.record import Classifier, Metrics, Record
 
 MOST_PHASES = 8
 """More columns than this do not fit a terminal; a few are chosen then."""
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,22 @@ class Group:
 
 def group_records(records: Iterable[Record]) -> list[Group]:
     """Group the runs that differ only in seed, in order of first appearance."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(json.dumps(_identity(record), sort_keys=True, default=str), []).append(record)
-    identities = [_identity(runs[0]) for runs in groups.values()]
     return [
-        Group(_label(identity, identities), tuple(sorted(runs, key=lambda record: record["seed"])))
-        for identity, runs in zip(identities, groups.values(), strict=True)
+        Group(label, tuple(sorted(runs, key=lambda record: record["seed"])))
+        for label, runs in labelled_groups(records, _identity)
     ]
+
+
+def labelled_groups(
+    items: Iterable[Item], identity: Callable[[Item], Mapping[str, Any]]
+) -> list[tuple[str, list[Item]]]:
+    """Items of equal identity, which has a `name`; the label adds what sets them apart from namesakes."""
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        groups.setdefault(json.dumps(identity(item), sort_keys=True, default=str), []).append(item)
+    identities = [identity(members[0]) for members in groups.values()]
+    labels = [_label(one, identities) for one in identities]
+    return list(zip(labels, groups.values(), strict=True))
 
 
 def _identity(record: Record) -> dict[str, Any]:

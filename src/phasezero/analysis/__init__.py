@@ -1,0 +1,1 @@
+"""Looking at what a trained network has learned: spectra, information, overlap, the sphere; comparisons of runs."""

@@ -1,0 +1,41 @@
+"""The information proxy (the paper's appendix B): (1/C) sum over classes of sum_i log lambda_i^(c).
+
+Up to a factor and a constant it is I(X; Z | Y) if each class's features are Gaussian; the paper finds that it
+grows with CwD's coefficient. A class of n images has at most n - 1 eigenvalues above zero, and CIFAR100 has 500
+images of a class for 512 features, so as the paper writes it the sum is minus infinity there. It says nothing
+of a remedy; here eigenvalues below a floor are raised to it, and what was raised is counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+FLOOR = 1e-12
+"""In units of the features' variance, the same for all classes and models: what is raised then adds the same
+constant everywhere, which a floor relative to each spectrum would not. Rounding of float32 features near 1 makes
+eigenvalues of about 1e-15."""
+
+
+@dataclass(frozen=True)
+class InformationProxy:
+    by_class: Tensor
+    """sum_i log lambda_i of each class, [C]."""
+    floor: float
+    floored: Tensor
+    """Eigenvalues of each class that were raised to the floor, [C]."""
+    unavoidable: Tensor
+    """Of these, how many the class's number of images forces to zero: d - (n_c - 1) where positive, [C]."""
+
+
+def information_proxy(eigenvalues: Tensor, counts: Tensor, floor: float = FLOOR) -> InformationProxy:
+    """`eigenvalues` [C, d] of the covariances of classes with `counts` [C] images."""
+    if not floor > 0:
+        raise ValueError(f"the floor must be above zero, got {floor}")
+    return InformationProxy(
+        by_class=eigenvalues.clamp_min(floor).log().sum(1),
+        floor=floor,
+        floored=(eigenvalues < floor).sum(1),
+        unavoidable=(eigenvalues.shape[1] - (counts - 1)).clamp_min(0),
+    )

@@ -1,0 +1,211 @@
+"""From a restored run to its analysis: features of all images of the classes, and everything measured on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from phasezero._version import __version__
+from phasezero.analysis.information import FLOOR, information_proxy
+from phasezero.analysis.overlap import class_means, overlap
+from phasezero.analysis.record import (
+    FORMAT,
+    Analysis,
+    Information,
+    Measurement,
+    OverlapRecord,
+    Points,
+    Split,
+    SplitAnalysis,
+)
+from phasezero.analysis.spectra import alpha, class_spectra, in_form
+from phasezero.config import RunConfig
+from phasezero.data.catalog import load_data
+from phasezero.data.images import ImageData
+from phasezero.engine.checkpoint import Checkpoint, load_checkpoint
+from phasezero.engine.evaluate import pooled_features
+from phasezero.engine.persist import phase_checkpoint
+from phasezero.engine.store import PhaseZeroStore, phase_zero_key
+from phasezero.engine.trainer import Trainer
+from phasezero.errors import UserError
+from phasezero.experiment import environment
+from phasezero.results.record import Record, read_record
+from phasezero.session import CHECKPOINT
+
+# Every k where alpha_k bends, fewer where it is nearly straight; a table shows some of them.
+DEFAULT_K = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
+KEPT_EIGENVALUES = 64
+MOST_POINTS = 200  # of a class on the sphere; more hide one another
+
+
+def analyse_run(
+    folder: str | Path,
+    *,
+    phase: int = -1,
+    root: str | Path | None = None,
+    data: ImageData | None = None,
+    store: str | Path | None = None,
+    device: str = "auto",
+    ks: Sequence[int] = DEFAULT_K,
+    floor: float = FLOOR,
+    future: bool = False,
+) -> Analysis:
+    """The analysis of a finished run's model after a phase (-1: the last), from the files in its folder.
+
+    The state after an earlier phase is there if the run was told to keep phases; that of phase 0 is also found
+    in a `store`. `future` looks at the classes that come later, too. Computed in float32, whatever the run was.
+    """
+    folder = Path(folder)
+    record = read_record(folder)
+    config = RunConfig.from_dict(record["config"])
+    data = data or load_data(config.protocol.data, root)
+    phases = len(record["phases"])
+    if not -phases <= phase < phases:
+        raise UserError(f"{folder}: there is no phase {phase}; the run has phases 0 to {phases - 1}")
+    phase %= phases
+    saved = _find_state(folder, config, phase, data, Path(store) if store else None)
+    exact = replace(config.engine, device=device, precision="fp32", engine="eager")
+    trainer = Trainer(replace(config, engine=exact), data)
+    if [str(data.class_ids[index]) for index in trainer.stream.order] != record["data"]["class_ids"]:
+        raise UserError(f"{folder}: data {data.name!r} has other classes now than when the run was made")
+    trainer.restore(phase + 1, saved.model, saved.exemplars)
+    return analyse_model(trainer, record, ks=ks, floor=floor, future=future)
+
+
+def _find_state(
+    folder: Path, config: RunConfig, phase: int, data: ImageData, store: Path | None
+) -> Checkpoint:
+    kept = phase_checkpoint(folder / CHECKPOINT, phase)
+    if kept.exists():
+        return load_checkpoint(kept, config)
+    if (folder / CHECKPOINT).exists():
+        latest = load_checkpoint(folder / CHECKPOINT, config)
+        if len(latest.phases) == phase + 1:
+            return latest
+    if phase == 0 and store is not None:
+        # The key names the device and precision that phase 0 was trained with.
+        found = PhaseZeroStore(store).find(phase_zero_key(config, data, Trainer(config, data)))
+        if found is not None:
+            return found
+    raise UserError(
+        f"{folder}: the model after phase {phase} is not there (no {kept.name}); "
+        "run with --keep-phases to keep every phase's, or name the --store that phase 0 was kept in"
+    )
+
+
+def analyse_model(
+    trainer: Trainer,
+    record: Record,
+    *,
+    ks: Sequence[int] = DEFAULT_K,
+    floor: float = FLOOR,
+    future: bool = False,
+) -> Analysis:
+    """The analysis of the model that a trainer holds, which `record` describes."""
+    phase = trainer.phases_done - 1
+    sizes = list(trainer.stream.sizes[: phase + 1])
+    seen = sum(sizes)
+    looked_at = len(trainer.stream.order) if future else seen
+    with trainer.device.settings():
+        features = {
+            "train": _features(trainer, "train", looked_at),
+            "test": _features(trainer, "test", looked_at),
+        }
+    size = features["train"][0].shape[1]
+    ks = sorted({min(k, size) for k in ks})
+
+    def split(by_class: Sequence[Tensor]) -> SplitAnalysis:
+        raw, unit = (
+            measure(
+                [in_form(one, form) for one in by_class],
+                class_means([in_form(one, form) for one in features["train"]]),
+                seen=seen,
+                ks=ks,
+                floor=floor,
+            )
+            for form in ("raw", "unit")
+        )
+        return SplitAnalysis(images=[len(one) for one in by_class], raw=raw, unit=unit)
+
+    return Analysis(
+        format=FORMAT,
+        phasezero=__version__,
+        name=record["name"],
+        method=record["method"],
+        initial=record["initial"],
+        seed=record["seed"],
+        config=record["config"],
+        data=record["data"],
+        phase=phase,
+        phase_sizes=sizes,
+        seen_classes=seen,
+        accuracy=record["phases"][phase]["accuracy"]["head"],
+        classes=record["data"]["class_ids"][:looked_at],
+        class_names=record["data"]["class_names"][:looked_at],
+        feature_size=size,
+        k=ks,
+        train=split(features["train"]),
+        test=split(features["test"]),
+        points=Points(train=_points(features["train"]), test=_points(features["test"]))
+        if size == 3
+        else None,
+        environment=environment(trainer.device),
+    )
+
+
+def _features(trainer: Trainer, split: Split, classes: int) -> Sequence[Tensor]:
+    """Of all images of each class, in the test view."""
+    source, indices = (
+        (trainer.train, trainer.train_by_class) if split == "train" else (trainer.test, trainer.test_by_class)
+    )
+    batch_size = trainer.config.engine.test_batch_size
+    found = pooled_features(trainer.model, source, torch.cat(indices[:classes]), batch_size)
+    return list(found.split([len(one) for one in indices[:classes]]))
+
+
+def measure(
+    by_class: Sequence[Tensor], means: Tensor, *, seen: int, ks: Sequence[int], floor: float = FLOOR
+) -> Measurement:
+    """Everything about features [n_c, d] of each class, the first `seen` of which were trained on."""
+    spectra = class_spectra(by_class)
+    eigenvalues, counts = spectra.eigenvalues.cpu(), spectra.counts
+    shares = alpha(eigenvalues, ks)
+    proxy = information_proxy(eigenvalues, counts, floor)
+    found = overlap(by_class, means, seen)
+    return Measurement(
+        alpha_mean=_shares(shares[:seen].mean(0)),
+        alpha=[_shares(row) for row in shares],
+        variance=_numbers(eigenvalues.sum(1)),
+        spectrum_mean=_numbers(eigenvalues[:seen].mean(0)[:KEPT_EIGENVALUES]),
+        information=Information(
+            mean=_significant(float(proxy.by_class[:seen].mean())),
+            by_class=_numbers(proxy.by_class),
+            floor=floor,
+            floored=proxy.floored.tolist(),
+            unavoidable=proxy.unavoidable.tolist(),
+        ),
+        overlap=OverlapRecord(**asdict(found)),  # type: ignore[typeddict-item]
+    )
+
+
+def _points(by_class: Sequence[Tensor]) -> list[list[list[float]]]:
+    return [
+        [[round(x, 4) for x in point] for point in in_form(one[:MOST_POINTS], "unit").tolist()]
+        for one in by_class
+    ]
+
+
+def _shares(values: Tensor) -> list[float]:
+    return [round(value, 6) for value in values.tolist()]
+
+
+def _numbers(values: Tensor) -> list[float]:
+    return [_significant(value) for value in values.tolist()]
+
+
+def _significant(value: float) -> float:
+    return float(f"{value:.6g}")

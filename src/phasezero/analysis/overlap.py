@@ -1,0 +1,74 @@
+"""How much classes overlap among features.
+
+The paper explains why too large a CwD coefficient hurts by classes that "occupy too much space, causing large
+overlaps with classes in future phases" (appendix C), but gives no measure of overlap. These are ours:
+
+scatter ratio        the mean variance within a class over the variance of the class means around their mean:
+                     tr(S_W) / tr(S_B). Scale-free; 0 for classes that are points.
+nearest-mean error   the share of images that are nearer to another class's mean than to their own.
+crossing             with classes that the model has not been trained on: the share of images of seen classes
+                     whose nearest mean belongs to a future class, and the other way round.
+
+Means are always those of the training images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Overlap:
+    scatter_ratio: float | None
+    """Of the seen classes; None where there is only one."""
+    nearest_mean_error: float
+    """Percent, among the seen classes."""
+    seen_as_future: float | None
+    """Percent; None where no future class was looked at."""
+    future_as_seen: float | None
+
+
+def class_means(by_class: Sequence[Tensor]) -> Tensor:
+    return torch.stack([features.double().mean(0) for features in by_class])
+
+
+def scatter_ratio(by_class: Sequence[Tensor]) -> float | None:
+    """tr(S_W) / tr(S_B), every class counting the same; both traces are of unbiased variances."""
+    if len(by_class) < 2:
+        return None
+    means = class_means(by_class)
+    within = torch.stack([features.double().var(0).sum() for features in by_class]).mean()
+    return float(within / means.var(0).sum())
+
+
+def nearest_means(by_class: Sequence[Tensor], means: Tensor) -> Tensor:
+    """How many images of class i (row) have mean j (column) as their nearest, [C, C]."""
+    return torch.stack(
+        [
+            torch.cdist(features.double(), means).argmin(1).bincount(minlength=len(means))
+            for features in by_class
+        ]
+    )
+
+
+def overlap(by_class: Sequence[Tensor], means: Tensor, seen: int) -> Overlap:
+    """Of features by class, of which the first `seen` were trained on; `means` [C, d] of the training images."""
+    known, future = slice(None, seen), slice(seen, None)
+    confusion = nearest_means(by_class[known], means[known])
+    error = _percent(confusion.sum() - confusion.trace(), confusion.sum())
+    crossing: tuple[float, float] | tuple[None, None] = (None, None)
+    if len(by_class) > seen:
+        confusion = nearest_means(by_class, means)
+        crossing = (
+            _percent(confusion[known, future].sum(), confusion[known].sum()),
+            _percent(confusion[future, known].sum(), confusion[future].sum()),
+        )
+    return Overlap(scatter_ratio(by_class[known]), error, *crossing)
+
+
+def _percent(part: Tensor, whole: Tensor) -> float:
+    return 100.0 * int(part) / int(whole)

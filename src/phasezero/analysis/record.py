@@ -1,0 +1,173 @@
+"""The analysis of a model as data: one JSON file for a run and a phase; figures and comparisons are views of it.
+
+Models are large and stay where they were trained; their analyses are small and can be kept beside the records.
+Shares (alpha_k) are rounded to six decimals, other numbers to six significant digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypedDict, cast
+
+from phasezero.analysis.spectra import Form
+from phasezero.errors import UserError
+from phasezero.results.jsonfile import load_schema, read_json, refuse_misfits, write_json
+from phasezero.results.record import DataRecord, Environment
+from phasezero.results.tables import labelled_groups
+
+FORMAT = "phasezero-analysis-1"
+
+Split = Literal["train", "test"]
+SPLITS: tuple[Split, ...] = ("train", "test")
+
+
+class Information(TypedDict):
+    mean: float
+    by_class: list[float]
+    floor: float
+    floored: list[int]
+    unavoidable: list[int]
+
+
+class OverlapRecord(TypedDict):
+    scatter_ratio: float | None
+    nearest_mean_error: float
+    seen_as_future: float | None
+    future_as_seen: float | None
+
+
+class Measurement(TypedDict):
+    alpha_mean: list[float]
+    alpha: list[list[float]]
+    variance: list[float]
+    spectrum_mean: list[float]
+    information: Information
+    overlap: OverlapRecord
+
+
+class SplitAnalysis(TypedDict):
+    images: list[int]
+    raw: Measurement
+    unit: Measurement
+
+
+class Points(TypedDict):
+    train: list[list[list[float]]]
+    test: list[list[list[float]]]
+
+
+class Analysis(TypedDict):
+    format: str
+    phasezero: str
+    name: str
+    method: str
+    initial: list[str]
+    seed: int
+    config: dict[str, Any]
+    data: DataRecord
+    phase: int
+    phase_sizes: list[int]
+    seen_classes: int
+    accuracy: float
+    classes: list[str]
+    class_names: list[str]
+    feature_size: int
+    k: list[int]
+    train: SplitAnalysis
+    test: SplitAnalysis
+    points: Points | None
+    environment: Environment
+
+
+def analysis_name(phase: int | str) -> str:
+    return f"analysis-phase{phase}.json"
+
+
+def write_analysis(path: str | Path, analysis: Analysis) -> None:
+    write_json(path, analysis, "analysis")
+
+
+def read_analysis(path: str | Path) -> Analysis:
+    value = read_json(Path(path), "analysis")
+    if (found := value.get("format", "none")) != FORMAT:
+        raise UserError(f"{path}: the format is {found!r}, this phasezero reads {FORMAT!r}")
+    refuse_misfits(Path(path), value, schema())
+    return cast(Analysis, value)
+
+
+def load_analyses(paths: Iterable[str | Path]) -> list[Analysis]:
+    """Read many: each path is a file, or a folder searched for analyses at any depth."""
+    found: dict[Path, None] = {}
+    for path in map(Path, paths):
+        inside = sorted(path.rglob(analysis_name("*"))) if path.is_dir() else [path]
+        if not inside:
+            raise UserError(f"{path}: no {analysis_name('N')} in this folder or below it")
+        found.update(dict.fromkeys(one.resolve() for one in inside))
+    return [read_analysis(path) for path in found]
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """analysis.schema.json, parsed."""
+    return load_schema("phasezero.analysis", "analysis.schema.json")
+
+
+def measured(analysis: Analysis, split: Split, form: Form) -> Measurement:
+    return analysis[split][form]
+
+
+def cwd_weight(analysis: Analysis) -> float:
+    """CwD's coefficient eta; 0 where the term was not used."""
+    return float(sum(term["weight"] for term in analysis["config"]["initial"] if term["name"] == "cwd"))
+
+
+@dataclass(frozen=True)
+class AnalysisGroup:
+    """Analyses of the same phase of runs that differ only in their seed."""
+
+    label: str
+    analyses: tuple[Analysis, ...]
+
+    @property
+    def first(self) -> Analysis:
+        return self.analyses[0]
+
+    def by_seed(self) -> dict[int, Analysis]:
+        return {analysis["seed"]: analysis for analysis in self.analyses}
+
+
+def group_analyses(analyses: Iterable[Analysis]) -> list[AnalysisGroup]:
+    """Group the analyses that differ only in seed, in order of first appearance."""
+    groups = labelled_groups(analyses, _identity)
+    for label, members in groups:
+        seeds = [one["seed"] for one in members]
+        if len(set(seeds)) != len(seeds):
+            raise UserError(f"{label}: a seed is there twice; the same run twice is not a second sample")
+    return [
+        AnalysisGroup(label, tuple(sorted(members, key=lambda one: one["seed"]))) for label, members in groups
+    ]
+
+
+def _identity(analysis: Analysis) -> dict[str, Any]:
+    # The engine is left out: a model may be trained here and there. The analysis itself is always in float32.
+    config = {key: value for key, value in analysis["config"].items() if key not in ("seed", "engine")}
+    return {
+        "name": analysis["name"],
+        "phase": analysis["phase"],
+        "config": config,
+        "classes": analysis["data"]["class_hash"][:8],
+    }
+
+
+def shared_classes(analyses: Sequence[Analysis]) -> list[str]:
+    """Classes (by their ids) that every one of these models has seen, in the first one's order."""
+    seen = [one["classes"][: one["seen_classes"]] for one in analyses]
+    return [name for name in seen[0] if all(name in others for others in seen[1:])]
+
+
+def later_classes(analysis: Analysis) -> list[str]:
+    """Classes that came after phase 0, of those seen."""
+    return analysis["classes"][analysis["phase_sizes"][0] : analysis["seen_classes"]]

@@ -1,0 +1,1 @@
+"""Commands of `phasezero` that have a file of their own."""

@@ -1,0 +1,124 @@
+"""JSON files that others may rely on: written whole or not at all, and checked against a schema when read."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+from phasezero.errors import UserError
+
+
+def write_json(path: str | Path, value: Mapping[str, Any], what: str) -> None:
+    """Write atomically: a reader finds the old file or the whole new one, never a part of either."""
+    path = Path(path)
+    text = "".join(_pieces(value, what, 0)) + "\n"  # before any file is touched, for it may refuse
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    with suppress(OSError):  # the rename itself lasts only once the folder is synced; not every system can
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _pieces(value: object, where: str, depth: int) -> Iterator[str]:
+    """JSON with an indent of one, except that a list of plain values stays on one line (json cannot)."""
+    if isinstance(value, Mapping) and value:
+        opening = "{"
+        for key, entry in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{where}: key {key!r} is not a string")
+            yield f"{opening}\n{' ' * (depth + 1)}{json.dumps(key, ensure_ascii=False)}: "
+            yield from _pieces(entry, f"{where}.{key}", depth + 1)
+            opening = ","
+        yield f"\n{' ' * depth}}}"
+    elif isinstance(value, list | tuple) and any(isinstance(one, Mapping | list | tuple) for one in value):
+        opening = "["
+        for index, entry in enumerate(value):
+            yield f"{opening}\n{' ' * (depth + 1)}"
+            yield from _pieces(entry, f"{where}[{index}]", depth + 1)
+            opening = ","
+        yield f"\n{' ' * depth}]"
+    else:
+        # A diverged run shows here first; say where, rather than write what is not JSON.
+        for index, number in enumerate(value if isinstance(value, list | tuple) else [value]):
+            if isinstance(number, float) and not math.isfinite(number):
+                place = f"{where}[{index}]" if isinstance(value, list | tuple) else where
+                raise UserError(f"{place} is {number}: a record holds finite numbers; did training diverge?")
+        yield json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """The JSON object in a file; `what` it should be, for the message if it is none."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: no {what} to read ({error.strerror or error})") from error
+    except ValueError as error:  # not JSON, or not even UTF-8
+        raise UserError(f"{path}: not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: not a {what} (the file holds no JSON object)")
+    return value
+
+
+def load_schema(package: str, name: str) -> dict[str, Any]:
+    text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
+    return cast(dict[str, Any], json.loads(text))
+
+
+def refuse_misfits(path: Path, value: Any, schema: dict[str, Any]) -> None:
+    for problem in _problems(value, schema, "", schema["$defs"]):
+        raise UserError(f"{path}: {problem}")
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "null": (type(None),),
+    "boolean": (bool,),
+}
+
+
+def _problems(value: Any, rule: dict[str, Any], where: str, named: Mapping[str, Any]) -> Iterator[str]:
+    """Missing keys and wrong kinds, by the schema: what a view would trip over (the tests check it all)."""
+    if "anyOf" in rule:  # in these schemas only ever "something or null"
+        rule = {"type": "null"} if value is None else rule["anyOf"][0]
+    if "$ref" in rule:
+        rule = named[rule["$ref"].rpartition("/")[2]]
+    kinds = rule.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    fits = isinstance(value, tuple(kind for name in kinds for kind in _KINDS[name]))
+    if kinds and (not fits or isinstance(value, bool) != ("boolean" in kinds)):
+        yield f"{where} should be {' or '.join(kinds)}"
+    elif isinstance(value, dict):
+        for key in rule.get("required", []):
+            if key not in value:
+                yield f"missing key {f'{where}.{key}'.lstrip('.')!r}"
+        for key, inner in rule.get("properties", {}).items():
+            if key in value:
+                yield from _problems(value[key], inner, f"{where}.{key}".lstrip("."), named)
+    elif isinstance(value, list):
+        if len(value) < rule.get("minItems", 0):
+            yield f"{where} is empty"
+        for index, entry in enumerate(value):
+            if isinstance(entry, dict):  # numbers are left alone: a confusion matrix has a million
+                yield from _problems(entry, rule.get("items", {}), f"{where}[{index}]", named)
