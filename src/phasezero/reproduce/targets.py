@@ -107,11 +107,10 @@ _ALL = (
         "fig4",
         "alpha_k with CwD at several coefficients eta, for models of 10, 25 and 50 classes",
         "spectra",
-        tuple(
-            Block(("lucir", "lucir+cwd:0.5", "lucir+cwd:1"), sizes=((size,),), title=f"{size} classes")
-            for size in (10, 25, 50)
-        )
-        + (Block(("lucir",), sizes=((100,),), title="*"),),
+        (
+            Block(("lucir", "lucir+cwd:0.5", "lucir+cwd:1"), sizes=((10,), (25,), (50,))),
+            Block(("lucir",), sizes=((100,),)),
+        ),
         seeds=(0,),
         note=SPECTRA_OPEN + " The paper's coefficients are not known; eta 0.5 and 1 are ours.",
     ),

@@ -79,20 +79,21 @@ def _identity(record: Record) -> dict[str, Any]:
 
 def _label(identity: Mapping[str, Any], identities: Sequence[Mapping[str, Any]]) -> str:
     """The name; where other groups share it, also the settings in which they differ."""
-    namesakes = [dict(_leaves(other)) for other in identities if other["name"] == identity["name"]]
+    namesakes = [dict(leaves(other)) for other in identities if other["name"] == identity["name"]]
     differing = [
         f"{key.removeprefix('config.')}={value}"
-        for key, value in _leaves(identity)
+        for key, value in leaves(identity)
         if any(key not in other or other[key] != value for other in namesakes)
     ]
     name = str(identity["name"])
     return f"{name} ({', '.join(differing)})" if differing else name
 
 
-def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as (dotted key, value)."""
     for key, value in config.items():
         if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

@@ -1,0 +1,246 @@
+"""The paper's statements about spectra, checked on every class, seed and several k, with the exceptions named.
+
+more classes   "for any fixed k, alpha_k strictly decreases as the model is trained with more classes" (Sec. 3.2)
+larger eta     "applying CwD can effectively decrease alpha_k for every fixed k and every model, and using larger
+               eta will decrease alpha_k more" (Sec. 3.3)
+nearer         with CwD in phase 0, alpha_k is nearer to the oracle's than without it, for classes of later phases
+               too (appendix G)
+
+Each is a number for every class and seed (a case) that the statement says is below zero. Models are paired by
+their seed, classes by their ids.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from phasezero.analysis.record import (
+    Analysis,
+    AnalysisGroup,
+    Split,
+    cwd_weight,
+    group_analyses,
+    later_classes,
+    shared_classes,
+)
+from phasezero.analysis.spectra import Form
+from phasezero.errors import UserError
+from phasezero.results.jsonfile import write_json
+from phasezero.results.metrics import mean_and_deviation
+from phasezero.results.tables import leaves
+
+FORMAT = "phasezero-comparison-1"
+TABLE_K = (1, 2, 5, 10, 20)
+
+Claim = Literal["more classes", "larger eta", "nearer to the oracle"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A class and a seed for which a statement does not hold, with each model's alpha_k."""
+
+    class_id: str
+    class_name: str
+    seed: int
+    alpha: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    claim: Claim
+    models: tuple[str, ...]
+    """before and after; or without CwD, with it, and the oracle."""
+    k: int
+    means: tuple[float, ...]
+    """alpha_k of each model, over classes and seeds."""
+    difference: float
+    """Mean over cases; the statement says below zero."""
+    deviation: float | None
+    """Of the difference, over seeds."""
+    seeds: tuple[int, ...]
+    classes: int
+    cases: int
+    exceptions: tuple[Case, ...]
+    also_differ_in: tuple[str, ...]
+    """Settings, other than those the statement is about, in which the models differ: they may be the reason."""
+
+    @property
+    def holds(self) -> int:
+        return self.cases - len(self.exceptions)
+
+
+def alpha_of(analysis: Analysis, split: Split, form: Form, classes: Sequence[str], k: int) -> list[float]:
+    """alpha_k of each of these classes."""
+    if k not in analysis["k"]:
+        raise UserError(f"{analysis['name']}: alpha_{k} was not measured; there are k = {analysis['k']}")
+    column, shares = analysis["k"].index(k), analysis[split][form]["alpha"]
+    return [shares[analysis["classes"].index(name)][column] for name in classes]
+
+
+def fall(alphas: Sequence[float]) -> float:
+    before, after = alphas
+    return after - before
+
+
+def approach(alphas: Sequence[float]) -> float:
+    """How much farther from the oracle the second is than the first."""
+    without, with_term, oracle = alphas
+    return abs(with_term - oracle) - abs(without - oracle)
+
+
+_ABOUT: Mapping[Claim, tuple[str, ...]] = {
+    "more classes": ("protocol.",),
+    "larger eta": ("initial",),
+    "nearer to the oracle": ("initial", "protocol.", "method."),
+}
+
+
+def find(
+    claim: Claim,
+    groups: Sequence[AnalysisGroup],
+    k: int,
+    *,
+    split: Split = "train",
+    form: Form = "raw",
+    later: bool = False,
+) -> Finding:
+    """One statement about two (or three) groups of models, on all classes that all of them have seen.
+
+    `later` looks only at those that the first model learned after its phase 0.
+    """
+    by_seed = [group.by_seed() for group in groups]
+    seeds = sorted(set.intersection(*(set(some) for some in by_seed)))
+    labels = tuple(group.label for group in groups)
+    if not seeds:
+        raise UserError(f"{' and '.join(labels)} have no seed in common")
+    classes = shared_classes([group.first for group in groups])
+    if later:
+        allowed = set(later_classes(groups[0].first))
+        classes = [name for name in classes if name in allowed]
+    if not classes:
+        raise UserError(f"{' and '.join(labels)} have no such class in common")
+
+    difference: Callable[[Sequence[float]], float] = approach if len(groups) == 3 else fall
+    names = dict(zip(groups[0].first["classes"], groups[0].first["class_names"], strict=True))
+    alphas: list[tuple[float, ...]] = []
+    exceptions, by_run = [], []
+    for seed in seeds:
+        columns = [alpha_of(some[seed], split, form, classes, k) for some in by_seed]
+        cases = list(zip(*columns, strict=True))
+        differences = [difference(case) for case in cases]
+        by_run.append(sum(differences) / len(differences))
+        alphas += cases
+        exceptions += [
+            Case(name, names[name], seed, case)
+            for name, case, change in zip(classes, cases, differences, strict=True)
+            if not change < 0
+        ]
+    mean, deviation, _ = mean_and_deviation(by_run)
+    return Finding(
+        claim=claim,
+        models=labels,
+        k=k,
+        means=tuple(sum(column) / len(column) for column in zip(*alphas, strict=True)),
+        difference=mean,
+        deviation=deviation,
+        seeds=tuple(seeds),
+        classes=len(classes),
+        cases=len(alphas),
+        exceptions=tuple(exceptions),
+        also_differ_in=tuple(_confounders(claim, groups)),
+    )
+
+
+def _confounders(claim: Claim, groups: Sequence[AnalysisGroup]) -> Iterator[str]:
+    ignored = ("name", "seed", "engine.", *_ABOUT[claim])
+    settings = [dict(leaves(group.first["config"])) for group in groups]
+    for key in dict.fromkeys(key for some in settings for key in some):
+        values = {json.dumps(some.get(key), sort_keys=True) for some in settings}
+        if len(values) > 1 and not key.startswith(ignored):
+            yield key
+
+
+def compare(
+    analyses: Iterable[Analysis],
+    *,
+    ks: Sequence[int] | None = None,
+    split: Split = "train",
+    form: Form = "raw",
+    later: bool = False,
+) -> list[Finding]:
+    """All statements that these models allow, each for every k (by default a few of those measured)."""
+    groups = group_analyses(analyses)
+    found = []
+    for claim, some in [*_by_classes(groups), *_by_eta(groups), *_to_oracle(groups)]:
+        common = set.intersection(*(set(group.first["k"]) for group in some))
+        for k in ks or [k for k in TABLE_K if k in common]:
+            found.append(find(claim, some, k, split=split, form=form, later=later))
+    return found
+
+
+def _by_classes(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[AnalysisGroup]]]:
+    """The same terms, ever more classes in phase 0."""
+    for chain in _chains(groups, lambda one: one["config"]["initial"], lambda one: one["phase_sizes"][0]):
+        yield from (("more classes", list(pair)) for pair in itertools.pairwise(chain))
+
+
+def _by_eta(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[AnalysisGroup]]]:
+    """The same method and phases, ever larger eta of one form of CwD; eta 0 goes with every form."""
+    plain = [group for group in groups if not group.first["config"]["initial"]]
+    with_cwd = [group for group in groups if _terms(group) == ["cwd"]]
+    forms = {json.dumps(_form(group)) for group in with_cwd}
+    for form in sorted(forms):
+        members = [*plain, *(group for group in with_cwd if json.dumps(_form(group)) == form)]
+        for chain in _chains(members, lambda one: [one["method"], one["phase_sizes"]], cwd_weight):
+            yield from (("larger eta", list(pair)) for pair in itertools.pairwise(chain))
+
+
+def _to_oracle(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[AnalysisGroup]]]:
+    """Without and with a term, and the model that had most classes at once and no term."""
+    plain = [group for group in groups if not _terms(group)]
+    if not plain:
+        return
+    oracle = max(plain, key=lambda group: group.first["phase_sizes"][0])
+    for naive in plain:
+        if naive.first["phase_sizes"][0] < oracle.first["phase_sizes"][0]:
+            for other in groups:
+                alike = other.first["phase_sizes"] == naive.first["phase_sizes"]
+                if _terms(other) and alike and other.first["method"] == naive.first["method"]:
+                    yield "nearer to the oracle", [naive, other, oracle]
+
+
+def _terms(group: AnalysisGroup) -> list[str]:
+    return [term["name"] for term in group.first["config"]["initial"]]
+
+
+def _form(group: AnalysisGroup) -> list[dict[str, Any]]:
+    """The phase-0 terms without their weights."""
+    return [
+        {key: value for key, value in term.items() if key != "weight"}
+        for term in group.first["config"]["initial"]
+    ]
+
+
+def _chains(
+    groups: Iterable[AnalysisGroup], same: Callable[[Analysis], object], rank: Callable[[Analysis], float]
+) -> Iterator[list[AnalysisGroup]]:
+    """Groups of the same data that agree in one respect, ordered by another in which all must differ."""
+    families: dict[str, list[AnalysisGroup]] = {}
+    for group in groups:
+        key = json.dumps([group.first["data"]["name"], same(group.first)], sort_keys=True)
+        families.setdefault(key, []).append(group)
+    for members in families.values():
+        ranked = sorted(members, key=lambda group: rank(group.first))
+        if len({rank(group.first) for group in ranked}) == len(ranked):
+            yield ranked
+
+
+def write_findings(path: Path, findings: Sequence[Finding], *, split: Split, form: Form) -> None:
+    """For programs, and for the exceptions that do not fit a table."""
+    entries = [{**asdict(finding), "holds": finding.holds} for finding in findings]
+    write_json(path, {"format": FORMAT, "split": split, "features": form, "findings": entries}, "comparison")

@@ -1,0 +1,96 @@
+"""Analyses and findings as tables for a terminal or for Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from phasezero.analysis.compare import TABLE_K, Finding
+from phasezero.analysis.record import Analysis, AnalysisGroup, Split, group_analyses, measured
+from phasezero.analysis.spectra import Form
+from phasezero.results.grid import NOTHING
+from phasezero.results.metrics import mean_and_deviation
+
+Cells = tuple[list[str], list[list[str]]]
+"""A header and rows."""
+
+_MOST_EXCEPTIONS = 4
+
+
+def analysis_cells(
+    analyses: Iterable[Analysis],
+    *,
+    split: Split = "train",
+    form: Form = "raw",
+    ks: Sequence[int] | None = None,
+) -> Cells:
+    """One row a group of seeds: alpha_k (mean over the classes seen), the information proxy, the overlap."""
+    groups = group_analyses(analyses)
+    shown = [k for k in ks or TABLE_K if all(k in one["k"] for group in groups for one in group.analyses)]
+    header = ["model", "n", "phase", "classes", "accuracy", *(f"alpha_{k}" for k in shown)]
+    header += ["information", "floored", "scatter W/B", "nearest-mean error"]
+    return header, [_row(group, shown, split, form) for group in groups]
+
+
+def _row(group: AnalysisGroup, ks: Sequence[int], split: Split, form: Form) -> list[str]:
+    found = [measured(one, split, form) for one in group.analyses]
+    columns = {
+        k: [m["alpha_mean"][one["k"].index(k)] for m, one in zip(found, group.analyses, strict=True)]
+        for k in ks
+    }
+    seen = group.first["seen_classes"]
+    floored = [sum(m["information"]["floored"][:seen]) / seen for m in found]
+    ratios = [ratio for m in found if (ratio := m["overlap"]["scatter_ratio"]) is not None]
+    return [
+        group.label,
+        str(len(found)),
+        str(group.first["phase"]),
+        str(seen),
+        _spread([one["accuracy"] for one in group.analyses], 2),
+        *(_spread(columns[k], 3) for k in ks),
+        _spread([m["information"]["mean"] for m in found], 1),
+        f"{sum(floored) / len(floored):.1f} of {group.first['feature_size']}",
+        _spread(ratios, 3) if ratios else NOTHING,
+        _spread([m["overlap"]["nearest_mean_error"] for m in found], 2),
+    ]
+
+
+def analysis_caption(analyses: Sequence[Analysis], split: Split, form: Form) -> str:
+    floors = sorted({measured(one, split, form)["information"]["floor"] for one in analyses})
+    floor = " or ".join(f"{floor:g}" for floor in floors)
+    return (
+        f"{form} features of the {split} images; means over the classes seen, ± sample deviation over n seeds. "
+        f"Information: eigenvalues below {floor} are raised to it (floored: so many a class)."
+    )
+
+
+def finding_cells(findings: Iterable[Finding]) -> Cells:
+    """One row a statement and k: how often it holds, by how much, and where not."""
+    header = ["statement", "models", "k", "alpha_k", "difference", "holds", "exceptions"]
+    rows = [
+        [
+            finding.claim,
+            " -> ".join(finding.models),
+            str(finding.k),
+            " -> ".join(f"{mean:.3f}" for mean in finding.means),
+            f"{finding.difference:+.4f}"
+            + ("" if finding.deviation is None else f" ± {finding.deviation:.4f}"),
+            f"{finding.holds} of {finding.cases}",
+            _exceptions(finding),
+        ]
+        for finding in findings
+    ]
+    return header, rows
+
+
+def _exceptions(finding: Finding) -> str:
+    """The classes, and how many seeds each; all of them are in the file."""
+    counts = Counter(case.class_name for case in finding.exceptions).most_common()
+    shown = [f"{name} ({times})" if times > 1 else name for name, times in counts[:_MOST_EXCEPTIONS]]
+    more = len(counts) - len(shown)
+    return ", ".join([*shown, *([f"and {more} more classes"] if more else [])]) or "none"
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    mean, deviation, _ = mean_and_deviation(values)
+    return f"{mean:.{digits}f}" if deviation is None else f"{mean:.{digits}f} ± {deviation:.{digits}f}"

@@ -1,0 +1,116 @@
+"""How the figures of this project look, and how they are written: for a paper's column, legible in grey."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+
+from phasezero.errors import UserError
+from phasezero.results.metrics import mean_and_deviation
+
+SUFFIXES = (".png", ".svg", ".pdf")
+
+# Okabe and Ito's colours, told apart by colour-blind readers (less the yellow, too pale on white); markers
+# and line styles repeat with other periods, so that a grey print still tells the lines apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#000000", "#56B4E9")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+_LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+
+MOST_MARKERS = 13  # S=2 has 26 phases; more markers than this merge into a band
+
+_SETTINGS: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.labelsize": 9,
+    "axes.titlesize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "axes.linewidth": 0.8,
+    "text.usetex": False,
+    "svg.fonttype": "none",  # text stays text: searchable, and editable in a drawing program
+    "svg.hashsalt": "phasezero",  # the same records, the same file
+    "pdf.fonttype": 42,  # TrueType: publishers refuse the default, Type 3
+}
+
+
+def write_figure(path: str | Path, make: Callable[[], Figure]) -> None:
+    """PNG, SVG or PDF by the suffix; the same figure gives the same file."""
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(f"{path}: a figure's name must end in one of {', '.join(SUFFIXES)}")
+    with matplotlib.rc_context(_SETTINGS):  # a Figure of our own, never pyplot: nothing of ours stays behind
+        figure = make()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stamp = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
+        figure.savefig(path, dpi=200, bbox_inches="tight", pad_inches=0.03, metadata=stamp)
+
+
+def draw_spread(axes: Axes, x: Sequence[float], values: Sequence[Sequence[float]], index: int) -> Line2D:
+    """The index-th line of a plot: at each x the mean of some values, shaded by their sample deviation."""
+    colour = COLOURS[index % len(COLOURS)]
+    spread = [mean_and_deviation(some) for some in values]
+    means = [mean for mean, _, _ in spread]
+    (line,) = axes.plot(
+        x,
+        means,
+        color=colour,
+        linestyle=_LINES[index % len(_LINES)],
+        linewidth=1.4,
+        marker=MARKERS[index % len(MARKERS)],
+        markersize=4.5,
+        markeredgecolor="white",
+        markeredgewidth=0.5,
+        markevery=-(-len(means) // MOST_MARKERS),
+        zorder=3,
+    )
+    if any(deviation is not None for _, deviation, _ in spread):
+        low = [mean - (deviation or 0.0) for mean, deviation, _ in spread]
+        high = [mean + (deviation or 0.0) for mean, deviation, _ in spread]
+        axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+    return line
+
+
+def plain_axes(axes: Axes) -> None:
+    """A faint grid behind, no frame above and on the right."""
+    axes.grid(color="0.88", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def plain_text(text: Any, words: str) -> None:
+    """Words as they are: matplotlib would read $...$ as mathematics."""
+    text.set_parse_math(False)
+    text.set_text(words)
+
+
+def draw_legend(
+    where: Axes | Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "", **options: Any
+) -> Legend:
+    """Inside axes where there is room, or below a whole figure; labels appear as they are."""
+    inside = isinstance(where, Axes)
+    legend = where.legend(
+        handles,
+        [str(index) for index in range(len(handles))],
+        title=title or None,
+        loc="best" if inside else "outside lower center",
+        handlelength=3.2,
+        frameon=inside,
+        framealpha=0.9,
+        edgecolor="0.85",
+        fancybox=False,
+        **options,
+    )
+    legend.get_title().set_fontsize(8)
+    # The names go in afterwards: matplotlib hides labels that start with "_".
+    for text, label in zip(legend.get_texts(), labels, strict=True):
+        plain_text(text, label)
+    return legend
