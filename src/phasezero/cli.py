@@ -15,6 +15,7 @@ from rich.table import Table
 
 from phasezero import __version__
 from phasezero.board import boards
+from phasezero.commands import reproduce
 from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
@@ -233,6 +234,9 @@ def show(
         print_grid(results_grid(records, classifier=classifier), form, Console())
     if figure is not None:
         draw_curves(records, figure, classifier=classifier)
+
+
+app.command("reproduce")(reproduce.command)
 
 
 @data_app.callback(invoke_without_command=True)

@@ -49,6 +49,7 @@ def draw_alpha_panels(
     split: Split = "train",
     form: Form = "raw",
     classes: Sequence[str] | None = None,
+    caption: str = "",
 ) -> None:
     """The same, side by side: title -> analyses (the paper's Fig. 4: with and without CwD, by number of classes)."""
     if not all(panels.values()) or not panels:
@@ -56,7 +57,7 @@ def draw_alpha_panels(
     chosen = {
         title: (group_analyses(some), classes or shared_classes(some)) for title, some in panels.items()
     }
-    write_figure(path, lambda: _alpha_figure(chosen, split, form))
+    write_figure(path, lambda: _alpha_figure(chosen, split, form), caption)
 
 
 def draw_alpha_by_class(
@@ -66,13 +67,14 @@ def draw_alpha_by_class(
     split: Split = "train",
     form: Form = "raw",
     classes: Sequence[str] | None = None,
+    caption: str = "",
 ) -> None:
     """A panel for each class (the appendix's figure for classes 2 to 10)."""
     groups = group_analyses(analyses)
     first = analyses[0]
     names = dict(zip(first["classes"], first["class_names"], strict=True))
     chosen = {names[one]: (groups, [one]) for one in classes or shared_classes(analyses)}
-    write_figure(path, lambda: _alpha_figure(chosen, split, form))
+    write_figure(path, lambda: _alpha_figure(chosen, split, form), caption)
 
 
 def _alpha_figure(
@@ -101,11 +103,16 @@ def _alpha_figure(
 
 
 def draw_information(
-    analyses: Iterable[Analysis], path: str | Path, *, split: Split = "train", form: Form = "unit"
+    analyses: Iterable[Analysis],
+    path: str | Path,
+    *,
+    split: Split = "train",
+    form: Form = "unit",
+    caption: str = "",
 ) -> None:
     """The information proxy over eta (the appendix's figure), one line for each number of classes."""
     measures = {"sum of log eigenvalues, mean over classes": lambda found: found["information"]["mean"]}
-    _draw_over_eta(analyses, path, measures, split, form)
+    _draw_over_eta(analyses, path, measures, split, form, caption)
 
 
 def draw_overlap(
@@ -131,6 +138,7 @@ def _draw_over_eta(
     measures: Mapping[str, Callable[[Measurement], float | None]],
     split: Split,
     form: Form,
+    caption: str = "",
 ) -> None:
     families: dict[str, list[AnalysisGroup]] = {}
     for group in group_analyses(analyses):
@@ -162,7 +170,7 @@ def _draw_over_eta(
         draw_legend(drawing, lines, list(families), f"{form} features, {split} images")
         return drawing
 
-    write_figure(path, figure)
+    write_figure(path, figure, caption)
 
 
 def _grid(panels: int, legend_lines: int) -> tuple[Figure, list[Axes]]:

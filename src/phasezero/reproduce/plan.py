@@ -69,10 +69,12 @@ def expand(target: Target, data: str, settings: Mapping[str, Any], *, full: bool
     for block in target.blocks:
         for config in _configs(block, data):
             config = config.override(block.settings)
-            if data == "glyphs" and not full:
+            name = run_name(config)
+            if data == "glyphs" and not full and len(config.protocol.phase_sizes) != 1:
                 later = config.training.later.stretched(SHORT_EPOCHS)
                 config = replace(config, training=replace(config.training, later=later))
-            lines.append(Line(block.title, replace(config.override(settings), name=run_name(config, full))))
+                name += "/short"
+            lines.append(Line(block.title, replace(config.override(settings), name=name)))
     return lines
 
 
@@ -89,8 +91,8 @@ def _configs(block: Block, data: str) -> Iterable[RunConfig]:
         yield build_config(method, data, initial=terms).override(protocol)
 
 
-def run_name(config: RunConfig, full: bool = True) -> str:
-    """The standard name, and what sets the runs of one target apart: a term's weight, R, a shortened protocol."""
+def run_name(config: RunConfig) -> str:
+    """The standard name, and what sets the runs of one target apart: a term's weight, and R."""
     label, data, sizes = standard_name(config).rsplit("/", 2)
     usual = build_config(label.partition("+")[0], data, initial=[term.name for term in config.initial])
     weights = [
@@ -99,8 +101,7 @@ def run_name(config: RunConfig, full: bool = True) -> str:
     ]
     memory = config.protocol.memory
     kept = "" if memory == usual.protocol.memory else "r" + memory.removeprefix("per_class:")
-    short = "" if full or data != "glyphs" else "/short"
-    return f"{'+'.join([label.partition('+')[0], *weights])}/{data}/{sizes}{kept}{short}"
+    return f"{'+'.join([label.partition('+')[0], *weights])}/{data}/{sizes}{kept}"
 
 
 def stand_in(target: Target, data: str) -> str:
@@ -142,14 +143,14 @@ def with_records(line: Line, seeds: Iterable[int], found: Iterable[tuple[Path, R
     return replace(line, records=by_seed)
 
 
-def missing_runs(lines: Iterable[Line], seeds: Sequence[int]) -> list[RunConfig]:
-    """What is left to run, each once, in an order that lets runs at once share phase 0.
+def missing_runs(wanted: Iterable[tuple[Line, Sequence[int]]]) -> list[RunConfig]:
+    """What is left to run of lines and their seeds, each once, in an order that lets runs at once share phase 0.
 
     All of the first seed first; of those, one of each phase 0, then the second of each, and so on: a run that
     starts beside the first of its kind would train the same phase 0 again.
     """
     configs: dict[str, RunConfig] = {}
-    for line in lines:
+    for line, seeds in wanted:
         for seed in seeds:
             if seed not in line.records:
                 config = line.seeded(seed)
@@ -158,7 +159,7 @@ def missing_runs(lines: Iterable[Line], seeds: Sequence[int]) -> list[RunConfig]
     ranked: list[tuple[int, int, int, RunConfig]] = []
     for config in configs.values():
         key = phase_zero_of(config)
-        ranked.append((list(seeds).index(config.seed), times[key], len(ranked), config))
+        ranked.append((config.seed, times[key], len(ranked), config))
         times[key] += 1
     return [config for *_, config in sorted(ranked, key=lambda one: one[:3])]
 

@@ -1,0 +1,138 @@
+"""The figures of targets: from records, or from analyses of the models that runs left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from phasezero.analysis.figures import draw_alpha_by_class, draw_alpha_panels, draw_information
+from phasezero.analysis.measure import analyse_run
+from phasezero.analysis.record import (
+    Analysis,
+    analysis_name,
+    later_classes,
+    read_analysis,
+    shared_classes,
+    write_analysis,
+)
+from phasezero.analysis.tables import analysis_caption, analysis_cells
+from phasezero.reproduce.plan import Line
+from phasezero.reproduce.views import Shown, averages, cells_grid, group
+from phasezero.results.figures import draw_groups, draw_sweep
+from phasezero.results.grid import Grid
+from phasezero.results.record import Record
+from phasezero.results.style import SUFFIXES
+from phasezero.session import CHECKPOINT, run_folder, slug
+
+SHARED = 10
+"""Classes that all models of the paper's spectra share; it shows the first, the appendix the others."""
+
+MODEL_VIEWS = ("spectra", "classes", "later", "information", "sphere")
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where runs and data are."""
+
+    out: Path
+    root: Path | None = None
+    store: Path | None = None
+
+
+def can_be_analysed(path: Path, record: Record) -> bool:
+    """Whether the model behind a record, or its analysis, is still beside it."""
+    last = len(record["phases"]) - 1
+    return (path.parent / analysis_name(last)).exists() or (path.parent / CHECKPOINT).exists()
+
+
+def analyse(lines: Sequence[Line], place: Workplace) -> list[Analysis]:
+    """The models at the end of all runs; an analysis that is there already is read, others are written."""
+    found = []
+    for line in lines:
+        for seed, (path, record) in sorted(line.records.items()):
+            name = analysis_name(len(record["phases"]) - 1)
+            own = run_folder(place.out, line.seeded(seed)) / name
+            kept = next((one for one in (path.parent / name, own) if one.exists()), None)
+            if kept is None:
+                made = analyse_run(path.parent, root=place.root, store=place.store)
+                own.parent.mkdir(parents=True, exist_ok=True)
+                write_analysis(own, made)
+            found.append(read_analysis(kept or own))
+    return found
+
+
+def draw(shown: Shown, place: Workplace, base: Path) -> tuple[Grid, list[Path]]:
+    """The table under a target's figure, and the figure's files, all of `base` with further letters."""
+    lines = [line for line in shown.lines if line.records]
+    if shown.target.view not in MODEL_VIEWS:
+        makers = {"cells": _nothing, "curves": _curves, "sweep": _sweep}
+        paths = makers[shown.target.view](shown, lines, base) if lines else []
+        return cells_grid(shown), paths
+    analyses = analyse(lines, place)
+    if not analyses:
+        return cells_grid(shown), []
+    caption = f"{shown.caption} {analysis_caption(analyses, 'train', 'raw')}"
+    grid = Grid(*analysis_cells(analyses), caption)
+    drawing = {"spectra": _spectra, "classes": _classes, "later": _later, "information": _information}
+    return grid, _every_format(base, lambda path: drawing[shown.target.view](shown, analyses, path))
+
+
+def _every_format(base: Path, make: Callable[[Path], None]) -> list[Path]:
+    paths = [base.with_name(base.name + suffix) for suffix in SUFFIXES]
+    for path in paths:
+        make(path)
+    return paths
+
+
+def _nothing(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
+    return []
+
+
+def _curves(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
+    """A file for each panel."""
+    paths: list[Path] = []
+    for title in dict.fromkeys(line.panel for line in lines):
+        groups = [group(line) for line in lines if line.panel == title]
+        part = base.with_name("-".join(filter(None, [base.name, slug(title.partition(":")[0]).lower()])))
+        make = partial(draw_groups, groups, title=title, caption=shown.caption)
+        paths += _every_format(part, make)
+    return paths
+
+
+def _sweep(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
+    by_step: dict[str, list[tuple[float, list[float]]]] = {}
+    for line in sorted(lines, key=lambda one: one.weight):
+        by_step.setdefault(f"S={line.config.protocol.step}", []).append((line.weight, averages(line)))
+
+    def make(path: Path) -> None:
+        labels = {"x_label": "CwD coefficient eta", "y_label": "Average incremental accuracy (%)"}
+        draw_sweep(by_step, path, caption=shown.caption, **labels)
+
+    return _every_format(base, make)
+
+
+def _spectra(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
+    """A panel for each number of classes that has models with a term, the model of all classes in each; or one."""
+    largest = max(one["seen_classes"] for one in analyses)
+    with_terms = sorted({one["seen_classes"] for one in analyses if one["initial"]})
+    panels = {
+        f"{size} classes": [one for one in analyses if one["seen_classes"] in (size, largest)]
+        for size in with_terms
+    } or {"": list(analyses)}
+    draw_alpha_panels(panels, path, classes=shared_classes(analyses)[:1], caption=shown.caption)
+
+
+def _classes(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
+    draw_alpha_by_class(analyses, path, classes=shared_classes(analyses)[1:SHARED], caption=shown.caption)
+
+
+def _later(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
+    stepwise = [one for one in analyses if len(one["phase_sizes"]) > 1]
+    classes = later_classes(stepwise[0])[:1] if stepwise else None
+    draw_alpha_panels({"": analyses}, path, classes=classes, caption=shown.caption)
+
+
+def _information(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
+    draw_information(analyses, path, form="raw", caption=shown.caption)
