@@ -107,7 +107,7 @@ def main() -> None:
             if options.profile and (precision, phase_index) == ("bf16", 0) and engine != "eager":
                 print(profile(one), file=sys.stderr)
     device = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    print(json.dumps({**device, "results": results}, indent=1))
+    print(json.dumps({"format": "phasezero-step-time-1", **device, "results": results}, indent=1))
 
 
 if __name__ == "__main__":

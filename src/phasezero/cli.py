@@ -15,7 +15,7 @@ from rich.table import Table
 
 from phasezero import __version__
 from phasezero.board import boards
-from phasezero.commands import reproduce
+from phasezero.commands import reproduce, results
 from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
@@ -237,6 +237,7 @@ def show(
 
 
 app.command("reproduce")(reproduce.command)
+app.command("results")(results.command)
 
 
 @data_app.callback(invoke_without_command=True)

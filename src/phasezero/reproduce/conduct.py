@@ -18,14 +18,12 @@ from phasezero.engine.parallel import workers_for
 from phasezero.errors import UserError, unknown
 from phasezero.reproduce.estimate import Estimate, estimate
 from phasezero.reproduce.pictures import MODEL_VIEWS, Workplace, can_be_analysed, draw
-from phasezero.reproduce.plan import Filters, choose_data, expand, missing_runs, with_records
+from phasezero.reproduce.plan import Filters, Shelf, choose_data, expand, missing_runs, with_records
 from phasezero.reproduce.targets import TARGETS, Target
 from phasezero.reproduce.views import Shown, write_texts
 from phasezero.results.grid import Grid, print_grid
 from phasezero.results.record import FILE_NAME, Record, find_records, read_record
 from phasezero.session import run_all, slug
-
-Found = list[tuple[Path, Record]]
 
 
 @dataclass(frozen=True)
@@ -65,18 +63,18 @@ def plan(wish: Wish) -> list[Shown]:
     return planned
 
 
-def attach(planned: Sequence[Shown], found: Found) -> list[Shown]:
+def attach(planned: Sequence[Shown], records: Sequence[tuple[Path, Record]]) -> list[Shown]:
     """The same with the records that are there. A figure of models wants the model, too, or its analysis."""
+    everything, models = Shelf(records), Shelf(one for one in records if can_be_analysed(*one))
     attached = []
     for shown in planned:
-        models = shown.target.view in MODEL_VIEWS
-        usable = [one for one in found if not models or can_be_analysed(*one)]
-        lines = [with_records(line, shown.seeds, usable) for line in shown.lines]
+        shelf = models if shown.target.view in MODEL_VIEWS else everything
+        lines = [with_records(line, shown.seeds, shelf) for line in shown.lines]
         attached.append(replace(shown, lines=lines))
     return attached
 
 
-def find(out: Path, folders: Sequence[Path]) -> Found:
+def find(out: Path, folders: Sequence[Path]) -> list[tuple[Path, Record]]:
     own = [out] if any(out.rglob(FILE_NAME)) else []
     return [(path, read_record(path)) for path in find_records([*own, *folders])]
 

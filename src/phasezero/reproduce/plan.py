@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -114,32 +115,41 @@ def stand_in(target: Target, data: str) -> str:
     return f"{data} stands in for {names}, which the paper used: its numbers are of other images."
 
 
-def same_run(config: RunConfig, record: Record) -> bool:
-    """Whether a record is of this configuration and seed, whatever it was called and wherever it was computed.
-
-    A precision that was asked for by name must be the one that was used; `auto` takes any.
-    """
-    wanted = config.engine.precision
-    if wanted not in ("auto", record["environment"]["precision"]):
-        return False
-    return _what_moves_numbers(config.to_dict()) == _what_moves_numbers(record["config"])
+def run_key(config: RunConfig) -> str:
+    """Equal for runs that differ only in their seed, their name and how they were computed."""
+    values = {key: value for key, value in config.to_dict().items() if key not in ("name", "engine", "seed")}
+    if config.protocol.phase_sizes:  # base and step are not looked at then
+        values["protocol"] = values["protocol"] | {"base": 0, "step": 0}
+    return json.dumps(values, sort_keys=True)
 
 
-def _what_moves_numbers(config: Mapping[str, Any]) -> dict[str, Any]:
-    values = {key: value for key, value in config.items() if key not in ("name", "engine")}
-    protocol = values.get("protocol", {})
-    if protocol.get("phase_sizes"):  # base and step are not looked at then
-        values["protocol"] = {key: value for key, value in protocol.items() if key not in ("base", "step")}
-    return json.loads(json.dumps(values))  # type: ignore[no-any-return]
+class Shelf:
+    """Records that are there, found by their configuration, whatever they are called and wherever they are from."""
+
+    def __init__(self, records: Iterable[tuple[Path, Record]]) -> None:
+        self.records = list(records)
+        self.by_key: dict[str, list[tuple[Path, Record]]] = {}
+        for path, record in self.records:
+            with contextlib.suppress(UserError):  # of another version, with settings that are no more
+                key = run_key(RunConfig.from_dict(record["config"]))
+                self.by_key.setdefault(key, []).append((path, record))
+
+    def of(self, config: RunConfig) -> list[tuple[Path, Record]]:
+        """All seeds. A precision asked for by name must be the one that was used; `auto` takes any."""
+        wanted = config.engine.precision
+        return [
+            (path, record)
+            for path, record in self.by_key.get(run_key(config), [])
+            if wanted in ("auto", record["environment"]["precision"])
+        ]
 
 
-def with_records(line: Line, seeds: Iterable[int], found: Iterable[tuple[Path, Record]]) -> Line:
+def with_records(line: Line, seeds: Iterable[int], shelf: Shelf) -> Line:
     """The line with the records that are there already; of two for one seed, the first."""
     by_seed: dict[int, tuple[Path, Record]] = {}
-    for path, record in found:
-        seed = record["seed"]
-        if seed in seeds and seed not in by_seed and same_run(line.seeded(seed), record):
-            by_seed[seed] = (path, record)
+    for path, record in shelf.of(line.config):
+        if record["seed"] in seeds:
+            by_seed.setdefault(record["seed"], (path, record))
     return replace(line, records=by_seed)
 
 
@@ -153,8 +163,7 @@ def missing_runs(wanted: Iterable[tuple[Line, Sequence[int]]]) -> list[RunConfig
     for line, seeds in wanted:
         for seed in seeds:
             if seed not in line.records:
-                config = line.seeded(seed)
-                configs.setdefault(json.dumps(_what_moves_numbers(config.to_dict()), sort_keys=True), config)
+                configs.setdefault(f"{seed} {run_key(line.config)}", line.seeded(seed))
     times: Counter[str] = Counter()
     ranked: list[tuple[int, int, int, RunConfig]] = []
     for config in configs.values():

@@ -14,6 +14,7 @@ from phasezero.reproduce.targets import PAPER_NAMES, Target
 from phasezero.results.grid import NOTHING, Cell, Grid, Spread, comma_separated, latex, markdown
 from phasezero.results.metrics import mean_and_deviation
 from phasezero.results.paper import PublishedCell, find_cell, published_classifier
+from phasezero.results.record import Record
 from phasezero.results.tables import Group, spread
 
 NAMES = {"lwf": "LwF", "icarl": "iCaRL", "bic": "BiC", "lucir": "LUCIR", "podnet": "PODNet", "aanet": "AANet"}
@@ -138,16 +139,15 @@ def _mean(values: Sequence[float]) -> float:
 def sources(shown: Shown, start: Path) -> Grid:
     """The records behind each number, and what computed them."""
     rows = [
-        [label(line.config), line.config.name, str(seed), _computed(line, seed), relative(path, start)]
+        [label(line.config), line.config.name, str(seed), computed_on(record), relative(path, start)]
         for line in shown.lines
-        for seed, (path, _) in sorted(line.records.items())
+        for seed, (path, record) in sorted(line.records.items())
     ]
     return Grid(["method", "run", "seed", "computed on", "record"], rows, words=5)
 
 
-def _computed(line: Line, seed: int) -> str:
-    environment = line.records[seed][1]["environment"]
-    return f"{environment['device_name']}, {environment['precision']}"
+def computed_on(record: Record) -> str:
+    return f"{record['environment']['device_name']}, {record['environment']['precision']}"
 
 
 def relative(path: Path, start: Path) -> str:
