@@ -82,6 +82,11 @@ def run_all(
         for place, target in enumerate(targets)
         if resume and (target / FILE_NAME).exists()
     }
+    for place, record in finished.items():
+        if record["config"] != configs[place].to_dict():
+            raise UserError(
+                f"{targets[place]} holds a run of another configuration; choose another --out, or say --overwrite"
+            )
     waiting = [place for place in range(len(configs)) if place not in finished]
     with writable(folder), make_progress(console) as progress:
         jobs = [

@@ -28,9 +28,9 @@ Made by `phasezero results results -o RESULTS.md` from the records in `results/`
 
 A cell of the paper is **verified** when the mean of at least {ENOUGH} seeds, trained by the preset that stands for
 the cell (the paper's data, method, protocol and schedule; nothing changed), lies within {TOLERANCE} points of the
-published mean. Numbers are average incremental accuracies in percent, phase 0 included, by the classifier that the paper used
-(nearest mean for iCaRL, else the head): mean ± sample standard deviation over n seeds; gap: ours less the paper's.
-Runs in different precision are not averaged together. Other data than the paper's verify nothing.
+published mean. Numbers are average incremental accuracies in percent, phase 0 included, by the classifier that the
+paper used (nearest mean for iCaRL, else the head): mean ± sample standard deviation over n seeds; gap: ours less the
+paper's. Runs in different precision are not averaged together. Other data than the paper's verify nothing.
 """
 
 

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from phasezero.analysis.figures import draw_alpha_by_class, draw_alpha_panels, draw_information
+from phasezero.analysis.figures import (
+    draw_alpha_by_class,
+    draw_alpha_panels,
+    draw_information,
+    draw_sphere,
+)
 from phasezero.analysis.measure import analyse_run
 from phasezero.analysis.record import (
     Analysis,
@@ -29,7 +34,8 @@ from phasezero.session import CHECKPOINT, run_folder, slug
 SHARED = 10
 """Classes that all models of the paper's spectra share; it shows the first, the appendix the others."""
 
-MODEL_VIEWS = ("spectra", "classes", "later", "information", "sphere")
+SPHERES = ("sphere", "sphere of all")
+MODEL_VIEWS = ("spectra", "classes", "later", "information", *SPHERES)
 
 
 @dataclass(frozen=True)
@@ -42,24 +48,29 @@ class Workplace:
 
 
 def can_be_analysed(path: Path, record: Record) -> bool:
-    """Whether the model behind a record, or its analysis, is still beside it."""
-    last = len(record["phases"]) - 1
-    return (path.parent / analysis_name(last)).exists() or (path.parent / CHECKPOINT).exists()
+    """Whether the model behind a record, or an analysis, is still beside it."""
+    return (path.parent / CHECKPOINT).exists() or any(path.parent.glob(analysis_name("*")))
 
 
-def analyse(lines: Sequence[Line], place: Workplace) -> list[Analysis]:
-    """The models at the end of all runs; an analysis that is there already is read, others are written."""
+def analyse(lines: Sequence[Line], place: Workplace, *, first: bool = False) -> list[Analysis]:
+    """The models at the end of all runs; or after their phase 0, looked at with the classes to come.
+
+    An analysis that is there already is read, others are made and written beside the run in `place.out`.
+    """
     found = []
     for line in lines:
         for seed, (path, record) in sorted(line.records.items()):
-            name = analysis_name(len(record["phases"]) - 1)
-            own = run_folder(place.out, line.seeded(seed)) / name
-            kept = next((one for one in (path.parent / name, own) if one.exists()), None)
-            if kept is None:
-                made = analyse_run(path.parent, root=place.root, store=place.store)
+            phase = 0 if first else len(record["phases"]) - 1
+            wanted = record["data"]["classes"] if first else record["phases"][phase]["seen_classes"]
+            own = run_folder(place.out, line.seeded(seed)) / analysis_name(phase)
+            there = [one for one in (path.parent / own.name, own) if one.exists()]
+            kept = [one for one in map(read_analysis, there) if len(one["classes"]) >= wanted]
+            if not kept:
+                made = analyse_run(path.parent, phase=phase, root=place.root, store=place.store, future=first)
                 own.parent.mkdir(parents=True, exist_ok=True)
                 write_analysis(own, made)
-            found.append(read_analysis(kept or own))
+                kept = [read_analysis(own)]
+            found.append(kept[0])
     return found
 
 
@@ -70,12 +81,19 @@ def draw(shown: Shown, place: Workplace, base: Path) -> tuple[Grid, list[Path]]:
         makers = {"cells": _nothing, "curves": _curves, "sweep": _sweep}
         paths = makers[shown.target.view](shown, lines, base) if lines else []
         return cells_grid(shown), paths
-    analyses = analyse(lines, place)
+    analyses = analyse(lines, place, first=shown.target.view in SPHERES)
     if not analyses:
         return cells_grid(shown), []
     caption = f"{shown.caption} {analysis_caption(analyses, 'train', 'raw')}"
     grid = Grid(*analysis_cells(analyses), caption)
-    drawing = {"spectra": _spectra, "classes": _classes, "later": _later, "information": _information}
+    drawing = {
+        "spectra": _spectra,
+        "classes": _classes,
+        "later": _later,
+        "information": _information,
+        "sphere": _sphere,
+        "sphere of all": _sphere,
+    }
     return grid, _every_format(base, lambda path: drawing[shown.target.view](shown, analyses, path))
 
 
@@ -136,3 +154,11 @@ def _later(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
 
 def _information(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
     draw_information(analyses, path, form="raw", caption=shown.caption)
+
+
+def _sphere(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
+    """A panel for each line; of several seeds the first."""
+    titles = [line.panel for line in shown.lines for _ in line.records]
+    panels = dict(zip(reversed(titles), reversed(analyses), strict=True))
+    future = shown.target.view == "sphere of all"
+    draw_sphere(dict(reversed(panels.items())), path, future=future, caption=shown.caption)

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-View = Literal["cells", "curves", "sweep", "spectra", "classes", "later", "information", "sphere"]
+View = Literal[
+    "cells", "curves", "sweep", "spectra", "classes", "later", "information", "sphere", "sphere of all"
+]
 
 CIFAR100, IMAGENET100, IMAGENET = "cifar100", "imagenet100-cwd", "imagenet"
 PAPER_NAMES = {CIFAR100: "CIFAR100", IMAGENET100: "ImageNet100", IMAGENET: "ImageNet"}
@@ -52,6 +54,16 @@ SPECTRA_OPEN = (
 )
 
 
+SPHERE_OPEN = (
+    "The paper names neither the classes nor the epochs and coefficients: the first four classes of the order, the "
+    "data set's usual training and the terms' usual weights are shown."
+)
+
+
+def _sphere(run: str, title: str, *sizes: int) -> Block:
+    return Block((run,), sizes=(sizes,), title=title, settings={"network.name": "alexnet-3d"})
+
+
 def _oracle_blocks(runs: tuple[str, ...]) -> tuple[Block, ...]:
     return (
         Block(runs, (50,), (10,), title="a: 50 classes first, then 10 at a time"),
@@ -87,6 +99,20 @@ _ALL = (
         "cells",
         (Block(("lucir", "lucir+decov", "lucir+sdc", "lucir+cwd"), (50,), (10,)),),
         note="The coefficients of DC (decov) and SDC in the paper are not known; ours are in docs/methods.md.",
+    ),
+    Target(
+        "fig1",
+        "Unit features of phase 0's two classes: naive, the oracle (four classes), mimicking it, CwD",
+        "sphere",
+        (
+            _sphere("lucir", "a: naive", 2, 2),
+            _sphere("lucir", "b: oracle", 4),
+            _sphere("lucir+mimic", "c: mimicking the oracle", 2, 2),
+            _sphere("lucir+cwd", "d: CwD", 2, 2),
+        ),
+        data=(CIFAR100,),
+        seeds=(0,),
+        note=SPHERE_OPEN,
     ),
     Target(
         "fig2",
@@ -137,6 +163,15 @@ _ALL = (
         (Block(ETAS, sizes=((50,),)),),
         seeds=(0,),
         note=SPECTRA_OPEN + " Eigenvalues that too few images force to zero are raised to a floor.",
+    ),
+    Target(
+        "fig8",
+        "As Fig. 1 (a) and (d), with the two classes that come later",
+        "sphere of all",
+        (_sphere("lucir", "a: naive", 2, 2), _sphere("lucir+cwd", "b: CwD", 2, 2)),
+        data=(CIFAR100,),
+        seeds=(0,),
+        note=SPHERE_OPEN,
     ),
     Target(
         "fig9",
