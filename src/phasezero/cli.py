@@ -15,7 +15,9 @@ from rich.table import Table
 
 from phasezero import __version__
 from phasezero.board import boards
-from phasezero.commands import reproduce, results
+from phasezero.commands.analyze import analyze
+from phasezero.commands.reproduce import reproduce
+from phasezero.commands.results import results
 from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
@@ -236,8 +238,8 @@ def show(
         draw_curves(records, figure, classifier=classifier)
 
 
-app.command("reproduce")(reproduce.command)
-app.command("results")(results.command)
+app.command()(reproduce)
+app.command()(results)
 
 
 @data_app.callback(invoke_without_command=True)
@@ -290,6 +292,9 @@ def store(
             shelf.remove(entry)
     if damaged and not prune:
         raise UserError(f"{damaged} damaged entries in {folder}; they are never used; --prune removes them")
+
+
+app.command()(analyze)
 
 
 def main() -> None:

@@ -33,7 +33,8 @@ every_network = pytest.mark.parametrize("name", PLANS)
 
 
 def test_every_network_is_tested() -> None:
-    assert {name for name in NETWORKS if not name.endswith("-podnet")} == set(PLANS)  # those have their own
+    own = {"alexnet-3d", *(name for name in NETWORKS if name.endswith("-podnet"))}  # tests of their own
+    assert set(NETWORKS) - own == set(PLANS)
 
 
 # ---- size -------------------------------------------------------------------------------------------------

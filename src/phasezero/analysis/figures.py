@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import torch
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -21,10 +24,20 @@ from phasezero.analysis.record import (
     shared_classes,
 )
 from phasezero.analysis.spectra import Form
+from phasezero.analysis.sphere import facing
 from phasezero.errors import UserError
-from phasezero.results.style import draw_legend, draw_spread, plain_axes, plain_text, write_figure
+from phasezero.results.style import (
+    COLOURS,
+    MARKERS,
+    draw_legend,
+    draw_spread,
+    plain_axes,
+    plain_text,
+    write_figure,
+)
 
 _PANEL = (3.1, 2.5)
+_COLUMNS = 3
 
 
 def draw_alpha(
@@ -95,7 +108,8 @@ def _alpha_figure(
         axes.set_xticks([2**power for power in range(int(math.log2(max(ks))) + 1)])
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlabel("k")
-        axes.set_ylabel(r"$\alpha_k$" + f", {form} features, {split}")
+        if axes in grid[::_COLUMNS]:
+            axes.set_ylabel(r"$\alpha_k$" + f", {form} features, {split} images")
         plain_text(axes.title, title)
         plain_axes(axes)
     draw_legend(figure, list(lines.values()), list(lines))
@@ -111,7 +125,9 @@ def draw_information(
     caption: str = "",
 ) -> None:
     """The information proxy over eta (the appendix's figure), one line for each number of classes."""
-    measures = {"sum of log eigenvalues, mean over classes": lambda found: found["information"]["mean"]}
+    measures = {
+        r"$\frac{1}{C}\sum_c \sum_i \log\,\lambda_i^{(c)}$": lambda found: found["information"]["mean"]
+    }
     _draw_over_eta(analyses, path, measures, split, form, caption)
 
 
@@ -174,7 +190,7 @@ def _draw_over_eta(
 
 
 def _grid(panels: int, legend_lines: int) -> tuple[Figure, list[Axes]]:
-    columns = min(panels, 3)
+    columns = min(panels, _COLUMNS)
     rows = -(-panels // columns)
     width = 4.8 if columns == 1 else _PANEL[0] * columns
     figure = Figure(figsize=(width, _PANEL[1] * rows + 0.4 + 0.17 * legend_lines), layout="constrained")
@@ -186,3 +202,84 @@ def _grid(panels: int, legend_lines: int) -> tuple[Figure, list[Axes]]:
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
+
+
+def draw_sphere(
+    panels: Mapping[str, Analysis],
+    path: str | Path,
+    *,
+    split: Split = "train",
+    future: bool = True,
+    caption: str = "",
+) -> None:
+    """Three-dimensional unit features on the sphere, a panel for each model; `future`: classes to come, too.
+
+    Each sphere is turned to show most of its points; those on the far side are hollow.
+    """
+    clouds = {}
+    for title, analysis in panels.items():
+        points = analysis["points"]
+        if points is None:
+            raise UserError(f"{title}: features have {analysis['feature_size']} dimensions, a sphere needs 3")
+        shown = len(analysis["classes"]) if future else analysis["seen_classes"]
+        clouds[title] = dict(zip(analysis["class_names"][:shown], points[split], strict=False))
+    write_figure(path, lambda: _sphere_figure(clouds, split), caption)
+
+
+def _sphere_figure(panels: Mapping[str, Mapping[str, list[list[float]]]], split: Split) -> Figure:
+    columns = min(len(panels), 4)
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(2.3 * columns, 2.5 * rows + 0.5), layout="constrained")
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    names = list(dict.fromkeys(name for clouds in panels.values() for name in clouds))
+    handles = {}
+    for axes, (title, clouds) in zip(grid, panels.items(), strict=False):
+        _globe(axes)
+        points = torch.tensor([point for cloud in clouds.values() for point in cloud], dtype=torch.float64)
+        turned = facing(points).split([len(cloud) for cloud in clouds.values()])
+        for name, cloud in zip(clouds, turned, strict=True):
+            handles[name] = _draw_cloud(axes, cloud, names.index(name))
+        plain_text(axes.title, title)
+    for axes in grid:
+        axes.set_axis_off()
+    draw_legend(figure, list(handles.values()), list(handles), f"unit features, {split} images", ncols=4)
+    return figure
+
+
+def _draw_cloud(axes: Axes, cloud: torch.Tensor, index: int) -> Artist:
+    """Points in front are filled, those behind hollow."""
+    colour, near = COLOURS[index % len(COLOURS)], cloud[:, 2] >= 0
+    marker: dict[str, Any] = {"s": 9, "marker": MARKERS[index % len(MARKERS)]}
+    axes.scatter(
+        *cloud[~near, :2].T,
+        **marker,
+        facecolors="none",
+        edgecolors=colour,
+        linewidths=0.5,
+        alpha=0.5,
+        zorder=2,
+    )
+    return axes.scatter(
+        *cloud[near, :2].T, **marker, color=colour, edgecolors="white", linewidths=0.3, zorder=3
+    )
+
+
+def _globe(axes: Axes) -> None:
+    """The outline and the near half of some circles of latitude and longitude, seen a little from above."""
+    axes.set_aspect("equal")
+    axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
+    around = torch.linspace(-math.pi, math.pi, 181, dtype=torch.float64)
+    axes.plot(around.cos(), around.sin(), color="0.6", linewidth=0.7)
+    tilt = math.radians(20)
+    half = around / 2
+    degrees = torch.arange(-180, 180, 30, dtype=torch.float64)
+    circles = [
+        *(
+            (a.cos() * around.sin(), a.sin().expand(181), a.cos() * around.cos())
+            for a in degrees[4:9].deg2rad()
+        ),
+        *((half.cos() * a.sin(), half.sin(), half.cos() * a.cos()) for a in degrees.deg2rad()),
+    ]
+    for x, up, near in circles:
+        y, z = up * math.cos(tilt) - near * math.sin(tilt), up * math.sin(tilt) + near * math.cos(tilt)
+        axes.plot(x.where(z >= 0, math.nan), y, color="0.88", linewidth=0.5, zorder=1)

@@ -100,13 +100,18 @@ def read_analysis(path: str | Path) -> Analysis:
 
 def load_analyses(paths: Iterable[str | Path]) -> list[Analysis]:
     """Read many: each path is a file, or a folder searched for analyses at any depth."""
+    return [read_analysis(path) for path in find_analyses(paths)]
+
+
+def find_analyses(paths: Iterable[str | Path]) -> list[Path]:
+    """The files that `load_analyses` reads."""
     found: dict[Path, None] = {}
     for path in map(Path, paths):
         inside = sorted(path.rglob(analysis_name("*"))) if path.is_dir() else [path]
         if not inside:
             raise UserError(f"{path}: no {analysis_name('N')} in this folder or below it")
         found.update(dict.fromkeys(one.resolve() for one in inside))
-    return [read_analysis(path) for path in found]
+    return list(found)
 
 
 @cache
@@ -140,8 +145,9 @@ class AnalysisGroup:
 
 
 def group_analyses(analyses: Iterable[Analysis]) -> list[AnalysisGroup]:
-    """Group the analyses that differ only in seed, in order of first appearance."""
-    groups = labelled_groups(analyses, _identity)
+    """Group the analyses that differ only in seed; fewer classes come first, then smaller eta."""
+    ranked = sorted(analyses, key=lambda one: (one["phase_sizes"], cwd_weight(one)))
+    groups = labelled_groups(ranked, _identity)
     for label, members in groups:
         seeds = [one["seed"] for one in members]
         if len(set(seeds)) != len(seeds):

@@ -65,12 +65,17 @@ def analysis_caption(analyses: Sequence[Analysis], split: Split, form: Form) -> 
 
 
 def finding_cells(findings: Iterable[Finding]) -> Cells:
-    """One row a statement and k: how often it holds, by how much, and where not."""
+    """One row a statement and k: how often it holds, by how much, and where not. Words are not repeated."""
     header = ["statement", "models", "k", "alpha_k", "difference", "holds", "exceptions"]
+    findings = list(findings)
+    new = [
+        index == 0 or (findings[index - 1].claim, findings[index - 1].models) != (one.claim, one.models)
+        for index, one in enumerate(findings)
+    ]
     rows = [
         [
-            finding.claim,
-            " -> ".join(finding.models),
+            finding.claim if is_new else "",
+            " -> ".join(finding.models) if is_new else "",
             str(finding.k),
             " -> ".join(f"{mean:.3f}" for mean in finding.means),
             f"{finding.difference:+.4f}"
@@ -78,9 +83,17 @@ def finding_cells(findings: Iterable[Finding]) -> Cells:
             f"{finding.holds} of {finding.cases}",
             _exceptions(finding),
         ]
-        for finding in findings
+        for finding, is_new in zip(findings, new, strict=True)
     ]
     return header, rows
+
+
+def finding_caption(findings: Iterable[Finding]) -> str:
+    text = (
+        "Of all classes that the models share, times seeds; the statement says the difference is below zero. "
+    )
+    other = dict.fromkeys(key for finding in findings for key in finding.also_differ_in)
+    return text + (f"Some of these models also differ in {', '.join(other)}." if other else "")
 
 
 def _exceptions(finding: Finding) -> str:

@@ -12,12 +12,12 @@ from phasezero.board import boards
 from phasezero.config import parse_assignments
 from phasezero.engine.deadline import parse_duration
 from phasezero.errors import UserError
-from phasezero.reproduce.conduct import Wish, reproduce
+from phasezero.reproduce import conduct
 from phasezero.reproduce.plan import Filters
 from phasezero.reproduce.targets import TARGETS
 
 
-def command(
+def reproduce(
     targets: Annotated[
         list[str] | None, typer.Argument(metavar="TARGET...", help="table1, fig2, ...; all.")
     ] = None,
@@ -53,8 +53,8 @@ def command(
             print(f"{target.name:8}{target.title}")
         return
     console = Console()
-    left = reproduce(
-        Wish(
+    left = conduct.reproduce(
+        conduct.Wish(
             targets=tuple(targets),
             data=words(data),
             seeds=numbers("--seeds", seeds),

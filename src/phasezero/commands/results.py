@@ -11,7 +11,7 @@ from phasezero.errors import UserError
 from phasezero.reproduce.ledger import write_results
 
 
-def command(
+def results(
     folder: Annotated[Path, typer.Argument(help="A folder with records at any depth.")] = Path("results"),
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write; else printed.")] = None,
 ) -> None:

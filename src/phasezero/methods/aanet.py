@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phasezero.data.stream import Phase
+from phasezero.errors import UserError
 from phasezero.methods.base import METHODS, Batch, PhaseImages, Stage, both_phases
 from phasezero.methods.lucir import Lucir
 from phasezero.nets import IncrementalModel, ResNet
@@ -77,7 +78,8 @@ class Aanet(Lucir):
     def grow(self, model: IncrementalModel, phase: Phase, rng: torch.Generator) -> None:
         super().grow(model, phase, rng)
         if phase.index == 1:
-            assert isinstance(model.backbone, ResNet)
+            if not isinstance(model.backbone, ResNet):
+                raise UserError("aanet mixes the stages of two ResNets; choose one of those as network.name")
             model.replace_backbone(AggregatedResNet(model.backbone))
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:

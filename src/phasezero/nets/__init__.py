@@ -1,14 +1,17 @@
 """Networks: backbones, heads that grow, and the model of both."""
 
+from phasezero.nets.alexnet import AlexNet
 from phasezero.nets.bias import BiasCorrectedHead
 from phasezero.nets.heads import CosineHead, GrowingHead, LinearHead
 from phasezero.nets.lsc import LocalSimilarityHead, imprint_proxies
 from phasezero.nets.model import IncrementalModel, Output
 from phasezero.nets.podnet import PodResNet
-from phasezero.nets.resnet import NETWORKS, Features, ResNet
+from phasezero.nets.resnet import NETWORKS, Backbone, Features, ResNet
 
 __all__ = [
     "NETWORKS",
+    "AlexNet",
+    "Backbone",
     "BiasCorrectedHead",
     "CosineHead",
     "Features",

@@ -7,7 +7,7 @@ precision of the convolutions: CwD standardises these features, and should not s
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -51,7 +51,13 @@ class BasicBlock(nn.Module):
         return result
 
 
-class ResNet(nn.Module):
+class Backbone(nn.Module):
+    """What gives `Features` of images; pooled features have this many numbers."""
+
+    feature_size: int
+
+
+class ResNet(Backbone):
     """Stages of basic blocks. `last_relu=False` removes the ReLU after the very last block: signed features,
     as every LUCIR implementation has them (LUCIR sec. 4.1)."""
 
@@ -107,8 +113,14 @@ class ResNet(nn.Module):
         return Features(x.mean((2, 3)), tuple(maps))
 
 
-class NetworkFactory:
+class NetworkMaker(Protocol):
     """A named architecture: called with the number of image channels and the last-ReLU switch."""
+
+    def __call__(self, *, channels: int = 3, last_relu: bool = False) -> Backbone: ...
+
+
+class NetworkFactory:
+    """The maker of a kind of ResNet."""
 
     def __init__(
         self,
@@ -123,7 +135,7 @@ class NetworkFactory:
         return self.network(self.widths, self.blocks, stem=self.stem, channels=channels, last_relu=last_relu)
 
 
-NETWORKS: Registry[NetworkFactory] = Registry("network")
+NETWORKS: Registry[NetworkMaker] = Registry("network")
 NETWORKS.register("resnet18-cifar")(NetworkFactory((64, 128, 256, 512), (2, 2, 2, 2), "conv3"))
 NETWORKS.register("resnet18")(NetworkFactory((64, 128, 256, 512), (2, 2, 2, 2), "imagenet"))
 NETWORKS.register("resnet32")(NetworkFactory((16, 32, 64), (5, 5, 5), "conv3"))

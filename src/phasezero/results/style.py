@@ -79,6 +79,8 @@ def draw_spread(axes: Axes, x: Sequence[float], values: Sequence[Sequence[float]
     if any(deviation is not None for _, deviation, _ in spread):
         low = [mean - (deviation or 0.0) for mean, deviation, _ in spread]
         high = [mean + (deviation or 0.0) for mean, deviation, _ in spread]
+        if len(x) == 1:  # nothing to shade
+            axes.vlines(x, low, high, color=colour, linewidth=1)
         axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
     return line
 

@@ -1,0 +1,146 @@
+"""`phasezero analyze`: what the models of finished runs have learned, as data, tables and figures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from phasezero.analysis.compare import Finding, compare, write_findings
+from phasezero.analysis.figures import draw_alpha, draw_information, draw_overlap
+from phasezero.analysis.information import FLOOR
+from phasezero.analysis.measure import DEFAULT_K, analyse_run
+from phasezero.analysis.record import (
+    Analysis,
+    Split,
+    analysis_name,
+    cwd_weight,
+    find_analyses,
+    read_analysis,
+    shared_classes,
+    write_analysis,
+)
+from phasezero.analysis.spectra import Form
+from phasezero.analysis.tables import Cells, analysis_caption, analysis_cells, finding_caption, finding_cells
+from phasezero.errors import UserError
+from phasezero.results.record import find_records
+from phasezero.session import slug, writable
+
+
+def analyze(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs; with --read, of analyses.")
+    ],
+    root: Annotated[
+        Path | None, typer.Option(help="Where data sets are; else $PHASEZERO_DATA, ./data.")
+    ] = None,
+    phase: Annotated[
+        list[int] | None, typer.Option(help="The model after this phase, else the last; may be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to; else analyses go beside the records.")
+    ] = None,
+    k: Annotated[str | None, typer.Option(help="Which alpha_k to compare: 1,2,5,10,20.")] = None,
+    split: Annotated[Literal["train", "test"], typer.Option(help="Images of tables and figures.")] = "train",
+    features: Annotated[Literal["raw", "unit"], typer.Option(help="Their features.")] = "raw",
+    later: Annotated[
+        bool, typer.Option("--later", help="Compare only the classes that came after phase 0.")
+    ] = False,
+    future: Annotated[
+        bool, typer.Option("--future", help="Look at the classes that are still to come, too.")
+    ] = False,
+    floor: Annotated[float, typer.Option(help="Of eigenvalues, for the information proxy.")] = FLOOR,
+    store: Annotated[
+        Path | None, typer.Option(help="Where phase-0 states were kept.", envvar="PHASEZERO_STORE")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    read: Annotated[
+        bool, typer.Option("--read", help="Compute nothing: tables and figures of analyses that are there.")
+    ] = False,
+) -> None:
+    """How the features of each class scatter in trained models, and how models compare in that."""
+    ks = parse_ks(k)
+    if not floor > 0:
+        raise UserError(f"--floor {floor:g}: must be above zero")
+
+    def make(folder: Path, at: int) -> Analysis:
+        wanted = (*DEFAULT_K, *(ks or ()))
+        return analyse_run(
+            folder, phase=at, root=root, store=store, device=device, ks=wanted, floor=floor, future=future
+        )
+
+    paths = find_analyses(runs) if read else find_records(runs)
+    folder = out or Path(os.path.commonpath([path.parent for path in paths]))
+    with writable(folder):
+        if read:
+            analyses = [one for one in map(read_analysis, paths) if not phase or one["phase"] in phase]
+        else:
+            analyses = list(compute([path.parent for path in paths], phase or [-1], out, make))
+        if not analyses:
+            raise UserError(f"no analysis of phase {', '.join(map(str, phase or []))} is there")
+        findings = compare(analyses, ks=ks, split=split, form=features, later=later)
+        shown = analysis_cells(analyses, split=split, form=features, ks=ks)
+        show_table(shown, analysis_caption(analyses, split, features))
+        if findings:
+            show_table(finding_cells(findings), finding_caption(findings))
+        for path in write_views(folder, analyses, findings, split, features):
+            Console(soft_wrap=True).print(f"wrote {path}", markup=False, highlight=False)
+
+
+def parse_ks(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise UserError(f"--k {text!r}: write whole numbers from 1 on, separated by commas, such as 1,5,10")
+    return sorted({int(part) for part in parts})
+
+
+def compute(
+    folders: Iterable[Path], phases: Sequence[int], out: Path | None, make: Callable[[Path, int], Analysis]
+) -> Iterator[Analysis]:
+    """Each run's analyses, written as they are made: beside its record, or by its name under `out`."""
+    written: dict[Path, Path] = {}
+    for folder in folders:
+        for phase in phases:
+            analysis = make(folder, phase)
+            place = out / slug(analysis["name"]) / f"seed{analysis['seed']}" if out else folder
+            path = place / analysis_name(analysis["phase"])
+            if path in written:
+                raise UserError(f"{folder} and {written[path]} would both write {path}; analyse them apart")
+            written[path] = folder
+            write_analysis(path, analysis)
+            yield analysis
+
+
+def write_views(
+    folder: Path, analyses: Sequence[Analysis], findings: Sequence[Finding], split: Split, form: Form
+) -> Iterator[Path]:
+    """Every view that these analyses allow: the comparison as data, and the figures."""
+    if findings:
+        write_findings(folder / "comparison.json", findings, split=split, form=form)
+        yield folder / "comparison.json"
+    if shared_classes(analyses):
+        draw_alpha(analyses, folder / "alpha.png", split=split, form=form)
+        yield folder / "alpha.png"
+    if len({cwd_weight(one) for one in analyses}) > 1:
+        for draw, name in ((draw_information, "information.png"), (draw_overlap, "overlap.png")):
+            draw(analyses, folder / name, split=split, form=form)
+            yield folder / name
+
+
+def show_table(cells: Cells, caption: str) -> None:
+    header, rows = cells
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False, caption=caption, caption_justify="left")
+    for name in header:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell.replace("± ", "±")) for cell in row))  # Text: a [name] is not markup
+    Console().print(table)

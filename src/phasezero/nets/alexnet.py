@@ -1,0 +1,63 @@
+"""A small AlexNet with three-dimensional features, for the picture of the sphere (the paper's Fig. 1, appendix D).
+
+The paper says only "AlexNet" on 32x32 images with a representation of three dimensions. The layers are those of
+Krizhevsky et al. 2012 (five convolutions, the first, second and last followed by pooling, then fully connected
+layers), with small kernels for small images. Batch normalisation stands where the original normalises responses,
+so that it trains at the learning rates of the other networks; there is no dropout.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from phasezero.nets.resnet import NETWORKS, Backbone, Features, at_least_float32
+
+_HIDDEN = 512
+
+
+def _convolution(inputs: int, outputs: int, *, stride: int = 1, pool: bool = False) -> nn.Sequential:
+    layers = [
+        nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU(),
+        *([nn.MaxPool2d(2)] if pool else []),
+    ]
+    return nn.Sequential(*layers)
+
+
+class AlexNet(Backbone):
+    def __init__(self, feature_size: int, *, channels: int = 3, last_relu: bool = False) -> None:
+        super().__init__()
+        self.stages = nn.ModuleList(
+            [
+                _convolution(channels, 64, stride=2, pool=True),
+                _convolution(64, 192, pool=True),
+                _convolution(192, 384),
+                _convolution(384, 256),
+                _convolution(256, 256, pool=True),
+            ]
+        )
+        self.pool = nn.AdaptiveAvgPool2d(2)  # 2x2 already for images of 32x32
+        self.hidden = nn.Sequential(
+            nn.Linear(4 * 256, _HIDDEN, bias=False), nn.BatchNorm1d(_HIDDEN), nn.ReLU()
+        )
+        self.project = nn.Linear(_HIDDEN, feature_size)
+        self.last_relu: nn.Module = nn.ReLU() if last_relu else nn.Identity()
+        self.feature_size = feature_size
+
+    def forward(self, images: Tensor) -> Features:
+        x = images
+        maps = []
+        for stage in self.stages:
+            x = stage(x)
+            maps.append(x)
+        hidden = self.hidden(self.pool(x).flatten(1))
+        with torch.autocast(images.device.type, enabled=False):  # features are never in half precision
+            features = self.last_relu(self.project(at_least_float32(hidden)))
+        return Features(features, tuple(maps))
+
+
+@NETWORKS.register("alexnet-3d")
+def alexnet_3d(*, channels: int = 3, last_relu: bool = False) -> AlexNet:
+    return AlexNet(3, channels=channels, last_relu=last_relu)
