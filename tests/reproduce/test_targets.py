@@ -138,8 +138,9 @@ def test_glyphs_are_shortened_openly() -> None:
     assert by_name("fig3", "glyphs")["lucir/glyphs/sizes10"].config.training == usual.training
     whole = {line.config.name: line.config for line in expand(TARGETS["table1"], "glyphs", {}, full=True)}
     assert whole["lucir/glyphs/b50s2"] == usual
-    shown = Shown(TARGETS["table1"], "glyphs", [], {}, (), full=False)
-    assert "2 epochs instead of the preset's 6" in shown.caption
+    said = "2 epochs instead of the preset's 6"
+    assert said in Shown(TARGETS["table1"], "glyphs", lines_of("table1", "glyphs"), {}, ()).caption
+    assert said not in Shown(TARGETS["fig3"], "glyphs", lines_of("fig3", "glyphs"), {}, ()).caption
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -57,7 +57,7 @@ def plan(wish: Wish) -> list[Shown]:
                 if wish.filters.admit(line.config)
             ]
             if lines:
-                planned.append(Shown(target, data, lines, settings, wish.seeds or target.seeds, wish.full))
+                planned.append(Shown(target, data, lines, settings, wish.seeds or target.seeds))
     if not planned:
         raise UserError("nothing is left of these tables and figures; loosen --method or --step")
     return planned

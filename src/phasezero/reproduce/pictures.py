@@ -85,7 +85,7 @@ def draw(shown: Shown, place: Workplace, base: Path) -> tuple[Grid, list[Path]]:
     if not analyses:
         return cells_grid(shown), []
     caption = f"{shown.caption} {analysis_caption(analyses, 'train', 'raw')}"
-    grid = Grid(*analysis_cells(analyses), caption)
+    grid = _selected(Grid(*analysis_cells(analyses), caption))
     drawing = {
         "spectra": _spectra,
         "classes": _classes,
@@ -95,6 +95,14 @@ def draw(shown: Shown, place: Workplace, base: Path) -> tuple[Grid, list[Path]]:
         "sphere of all": _sphere,
     }
     return grid, _every_format(base, lambda path: drawing[shown.target.view](shown, analyses, path))
+
+
+def _selected(grid: Grid) -> Grid:
+    """The columns that these figures are about; the others are in the analyses."""
+    wanted = ("model", "n", "classes", "accuracy", "alpha_1", "alpha_2", "alpha_5", "alpha_20", "information")
+    places = [place for place, name in enumerate(grid.header) if name in wanted]
+    rows = [[row[place] for place in places] for row in grid.rows]
+    return Grid([grid.header[place] for place in places], rows, grid.caption)
 
 
 def _every_format(base: Path, make: Callable[[Path], None]) -> list[Path]:

@@ -22,6 +22,9 @@ from phasezero.results.record import Record
 SHORT_EPOCHS = 2
 """Of a later phase on the glyphs, where their preset has 6: a table of 27 runs is then a matter of minutes."""
 
+SHORT = "/short"
+"""Ends the names of such runs."""
+
 
 @dataclass(frozen=True)
 class Filters:
@@ -74,7 +77,7 @@ def expand(target: Target, data: str, settings: Mapping[str, Any], *, full: bool
             if data == "glyphs" and not full and len(config.protocol.phase_sizes) != 1:
                 later = config.training.later.stretched(SHORT_EPOCHS)
                 config = replace(config, training=replace(config.training, later=later))
-                name += "/short"
+                name += SHORT
             lines.append(Line(block.title, replace(config.override(settings), name=name)))
     return lines
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from phasezero.config import RunConfig
 from phasezero.memory import MemoryRule
 from phasezero.presets import build_config
-from phasezero.reproduce.plan import SHORT_EPOCHS, Line, stand_in
+from phasezero.reproduce.plan import SHORT, SHORT_EPOCHS, Line, stand_in
 from phasezero.reproduce.targets import PAPER_NAMES, Target
 from phasezero.results.grid import NOTHING, Cell, Grid, Spread, comma_separated, latex, markdown
 from phasezero.results.metrics import mean_and_deviation
@@ -32,13 +32,12 @@ class Shown:
     settings: Mapping[str, object]
     """What was changed by hand."""
     seeds: Sequence[int]
-    full: bool = True
 
     @property
     def remarks(self) -> list[str]:
         """What keeps these numbers from being the paper's; each output says it."""
         said = [stand_in(self.target, self.data)]
-        if self.data == "glyphs" and not self.full:
+        if any(line.config.name.endswith(SHORT) for line in self.lines):
             said.append(f"Later phases are trained for {SHORT_EPOCHS} epochs instead of the preset's 6.")
         if self.settings:
             changed = ", ".join(f"{key}={value}" for key, value in self.settings.items())

@@ -51,6 +51,12 @@ def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = ""
     with matplotlib.rc_context(_SETTINGS):  # a Figure of our own, never pyplot: nothing of ours stays behind
         figure = make()
         if caption:
+            # A tight crop moves the figure's edge, and a legend outside the axes with it, onto the caption: so
+            # everything is laid out before, and stays there.
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+            for legend in figure.legends:
+                legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
             lines = textwrap.fill(caption, round(19 * figure.get_figwidth()))
             plain_text(figure.text(0.0, -0.02, "", fontsize=7, ha="left", va="top"), lines)
         path.parent.mkdir(parents=True, exist_ok=True)
