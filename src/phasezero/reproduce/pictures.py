@@ -23,8 +23,9 @@ from phasezero.analysis.record import (
     write_analysis,
 )
 from phasezero.analysis.tables import analysis_caption, analysis_cells
+from phasezero.config import RunConfig
 from phasezero.reproduce.plan import Line
-from phasezero.reproduce.views import Shown, averages, cells_grid, group
+from phasezero.reproduce.views import Shown, averages, cells_grid, group, label, methods_grid
 from phasezero.results.figures import draw_groups, draw_sweep
 from phasezero.results.grid import Grid
 from phasezero.results.record import Record
@@ -78,9 +79,10 @@ def draw(shown: Shown, place: Workplace, base: Path) -> tuple[Grid, list[Path]]:
     """The table under a target's figure, and the figure's files, all of `base` with further letters."""
     lines = [line for line in shown.lines if line.records]
     if shown.target.view not in MODEL_VIEWS:
-        makers = {"cells": _nothing, "curves": _curves, "sweep": _sweep}
-        paths = makers[shown.target.view](shown, lines, base) if lines else []
-        return cells_grid(shown), paths
+        makers = {"curves": _curves, "sweep": _sweep}
+        make = makers.get(shown.target.view)
+        grid = methods_grid(shown) if shown.target.view == "methods" else cells_grid(shown)
+        return grid, make(shown, lines, base) if make and lines else []
     analyses = analyse(lines, place, first=shown.target.view in SPHERES)
     if not analyses:
         return cells_grid(shown), []
@@ -112,10 +114,6 @@ def _every_format(base: Path, make: Callable[[Path], None]) -> list[Path]:
     return paths
 
 
-def _nothing(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
-    return []
-
-
 def _curves(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
     """A file for each panel."""
     paths: list[Path] = []
@@ -143,21 +141,37 @@ def _spectra(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
     """A panel for each number of classes that has models with a term, the model of all classes in each; or one."""
     largest = max(one["seen_classes"] for one in analyses)
     with_terms = sorted({one["seen_classes"] for one in analyses if one["initial"]})
+
+    def named(one: Analysis) -> Analysis:
+        by_size = not with_terms or one["seen_classes"] == largest
+        return _called(one, f"{one['seen_classes']} classes" if by_size else _label(one))
+
     panels = {
-        f"{size} classes": [one for one in analyses if one["seen_classes"] in (size, largest)]
+        f"{size} classes": [named(one) for one in analyses if one["seen_classes"] in (size, largest)]
         for size in with_terms
-    } or {"": list(analyses)}
+    } or {"": [named(one) for one in analyses]}
     draw_alpha_panels(panels, path, classes=shared_classes(analyses)[:1], caption=shown.caption)
 
 
 def _classes(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
-    draw_alpha_by_class(analyses, path, classes=shared_classes(analyses)[1:SHARED], caption=shown.caption)
+    named = [_called(one, f"{one['seen_classes']} classes") for one in analyses]
+    draw_alpha_by_class(named, path, classes=shared_classes(named)[1:SHARED], caption=shown.caption)
 
 
 def _later(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
     stepwise = [one for one in analyses if len(one["phase_sizes"]) > 1]
     classes = later_classes(stepwise[0])[:1] if stepwise else None
-    draw_alpha_panels({"": analyses}, path, classes=classes, caption=shown.caption)
+    named = [_called(one, _label(one) if one in stepwise else "oracle") for one in analyses]
+    draw_alpha_panels({"": named}, path, classes=classes, caption=shown.caption)
+
+
+def _label(analysis: Analysis) -> str:
+    return label(RunConfig.from_dict(analysis["config"]))
+
+
+def _called(analysis: Analysis, name: str) -> Analysis:
+    """The same under the name that a legend shows."""
+    return {**analysis, "name": name}
 
 
 def _information(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:

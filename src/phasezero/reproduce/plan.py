@@ -63,7 +63,8 @@ def choose_data(target: Target, data: Sequence[str]) -> tuple[str, ...]:
         entry = split_name(name)[0]
         DATA_SETS[entry]  # refuses an unknown name
         if entry not in ("glyphs", "cifar100", *LIKE_IMAGENET100) and name not in target.data:
-            raise UserError(f"{target.name} is not defined on {name!r}; choose one of a hundred classes")
+            known = ", ".join(dict.fromkeys(("glyphs", "cifar100", *LIKE_IMAGENET100, *target.data)))
+            raise UserError(f"{target.name} is not defined on {name!r}; choose among {known}")
     return tuple(data) or target.data
 
 
@@ -114,8 +115,12 @@ def stand_in(target: Target, data: str) -> str:
         data.startswith("imagenet100-") and any(one != IMAGENET for one in target.data)
     ):
         return ""
-    names = " and ".join(PAPER_NAMES[one] for one in target.data)
-    return f"{data} stands in for {names}, which the paper used: its numbers are of other images."
+    *others, last = [PAPER_NAMES[one] for one in target.data]
+    names = f"{', '.join(others)} and {last}" if others else last
+    return (
+        f"{data} stands in for {names}, which the paper used; "
+        f"any number of the paper's shown beside ours is of {PAPER_NAMES[target.data[0]]}."
+    )
 
 
 def run_key(config: RunConfig) -> str:

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 View = Literal[
-    "cells", "curves", "sweep", "spectra", "classes", "later", "information", "sphere", "sphere of all"
+    "methods",
+    "cells",
+    "curves",
+    "sweep",
+    "spectra",
+    "classes",
+    "later",
+    "information",
+    "sphere",
+    "sphere of all",
 ]
 
 CIFAR100, IMAGENET100, IMAGENET = "cifar100", "imagenet100-cwd", "imagenet"
@@ -75,7 +84,7 @@ _ALL = (
     Target(
         "table1",
         "Average incremental accuracy with and without CwD in phase 0",
-        "cells",
+        "methods",
         (Block(("lwf", "icarl", "bic", *PAIR, "podnet", "podnet+cwd", "aanet", "aanet+cwd")),),
         data=(CIFAR100, IMAGENET100, IMAGENET),
         note="Which variant of LwF, iCaRL and BiC the paper ran, and the networks and coefficients of its PODNet "

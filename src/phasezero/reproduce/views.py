@@ -21,6 +21,11 @@ NAMES = {"lwf": "LwF", "icarl": "iCaRL", "bic": "BiC", "lucir": "LUCIR", "podnet
 TERM_NAMES = {"cwd": "CwD", "decov": "DC", "sdc": "SDC", "mimic": "oracle"}
 COEFFICIENTS = {"cwd": "eta", "mimic": "beta"}
 
+_ABOUT_CELLS = (
+    "Average incremental accuracy in percent, mean ± sample standard deviation over n runs. Gap: ours less the "
+    "paper's, where both are of the same data."
+)
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -101,11 +106,28 @@ def cells_grid(shown: Shown) -> Grid:
         sizes = _protocol(line)[1:]
         base = plain.get(_protocol(line)) if line.config.initial else None
         rows.append([label(line.config), *map(str, sizes), *_numbers(shown, line, base)])
-    caption = (
-        f"{shown.caption} Average incremental accuracy in percent, mean ± sample standard deviation over n runs; "
-        "gap: ours less the paper's, where both are of the same data; gain: over the same method without the term."
-    )
-    return Grid(header, rows, caption)
+    about = f"{shown.caption} {_ABOUT_CELLS} Gain: over the same method without the term."
+    return Grid(header, rows, about)
+
+
+def methods_grid(shown: Shown) -> Grid:
+    """As the paper prints its Table 1: one row a method, three columns for each S (ours, the paper's, the gap)."""
+    by_row: dict[str, dict[str, Line]] = {}
+    for line in shown.lines:
+        by_row.setdefault(label(line.config), {})[_protocol(line)[2]] = line
+    steps = list(dict.fromkeys(_protocol(line)[2] for line in shown.lines))
+    header = ["method", "n", *(part for step in steps for part in (f"S={step}", "paper", "gap"))]
+    rows: list[list[Cell]] = []
+    for name, by_step in by_row.items():
+        runs = sorted({len(line.records) for line in by_step.values()})
+        row: list[Cell] = [name, "-".join(map(str, dict.fromkeys([runs[0], runs[-1]])))]
+        for step in steps:
+            ours, _, paper, gap, *_ = (
+                _numbers(shown, by_step[step], None) if step in by_step else [NOTHING] * 4
+            )
+            row += [ours, paper, gap]
+        rows.append(row)
+    return Grid(header, rows, f"{shown.caption} {_ABOUT_CELLS}")
 
 
 def _protocol(line: Line) -> tuple[str, ...]:
@@ -156,7 +178,7 @@ def relative(path: Path, start: Path) -> str:
 
 
 def write_texts(shown: Shown, grid: Grid, pictures: Sequence[Path], base: Path) -> list[Path]:
-    """base.md (with the pictures and the records behind), base.tex, base.csv."""
+    """base.md (with the pictures and the records behind), base.tex, base.csv (one row a line, if there are any)."""
     behind = sources(shown, base.parent)
     images = "".join(f"![{shown.target.title}]({one.name})\n\n" for one in pictures if one.suffix == ".png")
     remarks = "".join(f"- {remark}\n" for remark in shown.remarks)
@@ -172,6 +194,7 @@ def write_texts(shown: Shown, grid: Grid, pictures: Sequence[Path], base: Path) 
 
 def _for_programs(shown: Shown, grid: Grid, base: Path) -> Grid:
     """A file without a caption says it in columns: the data, the remarks, the records where rows are lines."""
+    grid = cells_grid(shown) if shown.target.view == "methods" else grid
     rows = [[*row, shown.data, " ".join(shown.remarks)] for row in grid.rows]
     header = [*grid.header, "data", "remarks"]
     if len(rows) == len(shown.lines):
