@@ -28,6 +28,7 @@ from phasezero.initial import TERMS
 from phasezero.methods import METHODS
 from phasezero.nets import NETWORKS
 from phasezero.presets import PRESETS, build_config, method_names, preset, standard_name, with_terms
+from phasezero.reproduce.targets import TARGETS
 from phasezero.results.figures import draw_curves
 from phasezero.results.grid import FORMATS, print_grid
 from phasezero.results.record import Classifier, Record, load_records
@@ -193,7 +194,7 @@ def with_epochs(config: RunConfig, epochs: int) -> RunConfig:
 
 @app.command("list")
 def list_names(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
-    """Methods, phase-0 terms, data sets, networks, class orders and presets, by name."""
+    """Methods, phase-0 terms, data sets, networks, class orders, presets and targets, by name."""
     names = {
         "methods": [name for method in METHODS for name in method_names(method)],
         "initial": list(TERMS),
@@ -201,6 +202,7 @@ def list_names(as_json: Annotated[bool, typer.Option("--json", help="For program
         "networks": list(NETWORKS),
         "class_orders": list(ORDER_NAMES),
         "presets": list(PRESETS),
+        "targets": list(TARGETS),
     }
     if as_json:
         print(json.dumps(names, indent=1))

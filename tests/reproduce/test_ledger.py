@@ -104,6 +104,7 @@ def test_ablations_on_cifar100_are_shown_apart_and_verify_nothing(
     ]  # fmt: skip
     assert row(text, "Table 2") == ["20", "0", "0"]
     assert "no cell of the paper" not in text
+    assert "not there yet" not in text
 
 
 def test_other_files_are_left_out_by_their_format_and_nothing_by_guess(tmp_path: Path) -> None:

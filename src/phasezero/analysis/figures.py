@@ -77,9 +77,9 @@ def draw_alpha_by_class(
     analyses: Sequence[Analysis],
     path: str | Path,
     *,
+    classes: Sequence[str] | None = None,
     split: Split = "train",
     form: Form = "raw",
-    classes: Sequence[str] | None = None,
     caption: str = "",
 ) -> None:
     """A panel for each class (the appendix's figure for classes 2 to 10)."""

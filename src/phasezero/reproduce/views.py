@@ -47,7 +47,7 @@ class Shown:
         if self.settings:
             changed = ", ".join(f"{key}={value}" for key, value in self.settings.items())
             said.append(f"Changed by hand: {changed}.")
-        missing = sum(len(self.seeds) - len(line.records) for line in self.lines)
+        missing = sum(seed not in line.records for line in self.lines for seed in self.seeds)
         if missing:
             said.append(f"{missing} of {len(self.seeds) * len(self.lines)} runs are not there yet.")
         return [*filter(None, said), *filter(None, [self.target.note])]
