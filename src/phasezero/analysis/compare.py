@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from phasezero.analysis.record import (
     Analysis,
@@ -25,8 +25,8 @@ from phasezero.analysis.record import (
     Split,
     cwd_weight,
     group_analyses,
-    later_classes,
     shared_classes,
+    term_forms,
 )
 from phasezero.analysis.spectra import Form
 from phasezero.errors import UserError
@@ -111,17 +111,14 @@ def find(
 ) -> Finding:
     """One statement about two (or three) groups of models, on all classes that all of them have seen.
 
-    `later` looks only at those that the first model learned after its phase 0.
+    `later` looks only at those that were not learned in phase 0 (the oracle's only phase excepted).
     """
     by_seed = [group.by_seed() for group in groups]
     seeds = sorted(set.intersection(*(set(some) for some in by_seed)))
     labels = tuple(group.label for group in groups)
     if not seeds:
         raise UserError(f"{' and '.join(labels)} have no seed in common")
-    classes = shared_classes([group.first for group in groups])
-    if later:
-        allowed = set(later_classes(groups[0].first))
-        classes = [name for name in classes if name in allowed]
+    classes = shared_classes([group.first for group in groups], later=later)
     if not classes:
         raise UserError(f"{' and '.join(labels)} have no such class in common")
 
@@ -184,18 +181,28 @@ def compare(
 
 
 def _by_classes(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[AnalysisGroup]]]:
-    """The same terms, ever more classes in phase 0."""
-    for chain in _chains(groups, lambda one: one["config"]["initial"], lambda one: one["phase_sizes"][0]):
+    """The same terms, ever more classes in phase 0: models after phase 0, and models that have seen equally many."""
+    at_start = [group for group in groups if group.first["phase"] == 0]
+    counts = {group.first["seen_classes"] for group in groups if group.first["phase"] > 0}
+    at_end = [group for group in groups if group.first["seen_classes"] in counts]
+    for chain in (
+        *_chains(at_start, lambda one: [one["method"], one["config"]["initial"]], _first_classes),
+        *_chains(at_end, lambda one: [one["seen_classes"], one["config"]["initial"]], _first_classes),
+    ):
         yield from (("more classes", list(pair)) for pair in itertools.pairwise(chain))
+
+
+def _first_classes(analysis: Analysis) -> int:
+    return analysis["phase_sizes"][0]
 
 
 def _by_eta(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[AnalysisGroup]]]:
     """The same method and phases, ever larger eta of one form of CwD; eta 0 goes with every form."""
     plain = [group for group in groups if not group.first["config"]["initial"]]
     with_cwd = [group for group in groups if _terms(group) == ["cwd"]]
-    forms = {json.dumps(_form(group)) for group in with_cwd}
-    for form in sorted(forms):
-        members = [*plain, *(group for group in with_cwd if json.dumps(_form(group)) == form)]
+    forms = {json.dumps(term_forms(group.first)): term_forms(group.first) for group in with_cwd}
+    for form in forms.values():
+        members = [*plain, *(group for group in with_cwd if term_forms(group.first) == form)]
         for chain in _chains(members, lambda one: [one["method"], one["phase_sizes"]], cwd_weight):
             yield from (("larger eta", list(pair)) for pair in itertools.pairwise(chain))
 
@@ -205,9 +212,9 @@ def _to_oracle(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[An
     plain = [group for group in groups if not _terms(group)]
     if not plain:
         return
-    oracle = max(plain, key=lambda group: group.first["phase_sizes"][0])
+    oracle = max(plain, key=lambda group: _first_classes(group.first))
     for naive in plain:
-        if naive.first["phase_sizes"][0] < oracle.first["phase_sizes"][0]:
+        if _first_classes(naive.first) < _first_classes(oracle.first):
             for other in groups:
                 alike = other.first["phase_sizes"] == naive.first["phase_sizes"]
                 if _terms(other) and alike and other.first["method"] == naive.first["method"]:
@@ -216,14 +223,6 @@ def _to_oracle(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[An
 
 def _terms(group: AnalysisGroup) -> list[str]:
     return [term["name"] for term in group.first["config"]["initial"]]
-
-
-def _form(group: AnalysisGroup) -> list[dict[str, Any]]:
-    """The phase-0 terms without their weights."""
-    return [
-        {key: value for key, value in term.items() if key != "weight"}
-        for term in group.first["config"]["initial"]
-    ]
 
 
 def _chains(

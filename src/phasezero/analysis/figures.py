@@ -1,14 +1,11 @@
-"""Analyses as figures: alpha_k over k, the information proxy and the overlap over eta, the sphere."""
+"""Analyses as figures: alpha_k over k, the information proxy and the overlap over eta."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import torch
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -24,20 +21,23 @@ from phasezero.analysis.record import (
     shared_classes,
 )
 from phasezero.analysis.spectra import Form
-from phasezero.analysis.sphere import facing
 from phasezero.errors import UserError
-from phasezero.results.style import (
-    COLOURS,
-    MARKERS,
-    draw_legend,
-    draw_spread,
-    plain_axes,
-    plain_text,
-    write_figure,
-)
+from phasezero.results.style import draw_legend, draw_spread, plain_axes, plain_text, write_figure
 
 _PANEL = (3.1, 2.5)
 _COLUMNS = 3
+
+
+Name = Callable[[Analysis], str]
+"""What to call a model in a legend, instead of its run's name; see `by_classes` and `by_eta`."""
+
+
+def by_classes(analysis: Analysis) -> str:
+    return f"{analysis['phase_sizes'][0]} classes"
+
+
+def by_eta(analysis: Analysis) -> str:
+    return f"{by_classes(analysis)}, η = {cwd_weight(analysis):g}"
 
 
 def draw_alpha(
@@ -47,12 +47,13 @@ def draw_alpha(
     split: Split = "train",
     form: Form = "raw",
     classes: Sequence[str] | None = None,
+    name: Name | None = None,
 ) -> None:
     """alpha_k over k (the paper's Fig. 3), one line a group: mean over classes, shaded by the seeds' deviation.
 
     By default over all classes that every model has seen; `classes` names others by their ids.
     """
-    draw_alpha_panels({"": list(analyses)}, path, split=split, form=form, classes=classes)
+    draw_alpha_panels({"": list(analyses)}, path, split=split, form=form, classes=classes, name=name)
 
 
 def draw_alpha_panels(
@@ -62,15 +63,12 @@ def draw_alpha_panels(
     split: Split = "train",
     form: Form = "raw",
     classes: Sequence[str] | None = None,
+    name: Name | None = None,
     caption: str = "",
 ) -> None:
     """The same, side by side: title -> analyses (the paper's Fig. 4: with and without CwD, by number of classes)."""
-    if not all(panels.values()) or not panels:
-        raise UserError("nothing to draw: no analysis")
-    chosen = {
-        title: (group_analyses(some), classes or shared_classes(some)) for title, some in panels.items()
-    }
-    write_figure(path, lambda: _alpha_figure(chosen, split, form), caption)
+    chosen = {title: (some, classes or shared_classes(some)) for title, some in panels.items() if some}
+    write_figure(path, lambda: _alpha_figure(chosen, split, form, name), caption)
 
 
 def draw_alpha_by_class(
@@ -80,30 +78,38 @@ def draw_alpha_by_class(
     classes: Sequence[str] | None = None,
     split: Split = "train",
     form: Form = "raw",
+    name: Name | None = None,
     caption: str = "",
 ) -> None:
     """A panel for each class (the appendix's figure for classes 2 to 10)."""
-    groups = group_analyses(analyses)
     first = analyses[0]
-    names = dict(zip(first["classes"], first["class_names"], strict=True))
-    chosen = {names[one]: (groups, [one]) for one in classes or shared_classes(analyses)}
-    write_figure(path, lambda: _alpha_figure(chosen, split, form), caption)
+    titles = dict(zip(first["classes"], first["class_names"], strict=True))
+    chosen = {titles[one]: (analyses, [one]) for one in classes or shared_classes(analyses)}
+    write_figure(path, lambda: _alpha_figure(chosen, split, form, name), caption)
 
 
 def _alpha_figure(
-    panels: Mapping[str, tuple[list[AnalysisGroup], Sequence[str]]], split: Split, form: Form
+    panels: Mapping[str, tuple[Sequence[Analysis], Sequence[str]]],
+    split: Split,
+    form: Form,
+    name: Name | None,
 ) -> Figure:
-    # A model keeps its line in every panel.
-    labels = list(dict.fromkeys(group.label for groups, _ in panels.values() for group in groups))
-    figure, grid = _grid(len(panels), legend_lines=len(labels))
+    if not panels or not all(classes for _, classes in panels.values()):
+        raise UserError("nothing to draw: no models, or none that have a class in common")
+    # Grouped all together: a model keeps its name in every panel; models of one name share a line.
+    groups = group_analyses({id(one): one for some, _ in panels.values() for one in some}.values())
+    labels = [name(group.first) if name else group.label for group in groups]
+    shown = list(dict.fromkeys(labels))
+    figure, grid = _grid(len(panels), legend_lines=len(shown))
     lines = {}
-    for axes, (title, (groups, classes)) in zip(grid, panels.items(), strict=True):
-        if not classes:
-            raise UserError("nothing to draw: these models have no class in common")
-        for group in groups:
-            ks = group.first["k"]
-            by_k = [[_mean(alpha_of(one, split, form, classes, k)) for one in group.analyses] for k in ks]
-            lines[group.label] = draw_spread(axes, ks, by_k, labels.index(group.label))
+    for axes, (title, (some, classes)) in zip(grid, panels.items(), strict=True):
+        here = {id(one) for one in some}
+        for group, label in zip(groups, labels, strict=True):
+            runs = [one for one in group.analyses if id(one) in here]
+            if runs:
+                ks = runs[0]["k"]
+                values = [[_mean(alpha_of(one, split, form, classes, k)) for one in runs] for k in ks]
+                lines[label] = draw_spread(axes, ks, values, shown.index(label))
         axes.set_xscale("log", base=2)
         axes.set_xticks([2**power for power in range(int(math.log2(max(ks))) + 1)])
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -112,7 +118,7 @@ def _alpha_figure(
             axes.set_ylabel(r"$\alpha_k$" + f", {form} features, {split} images")
         plain_text(axes.title, title)
         plain_axes(axes)
-    draw_legend(figure, list(lines.values()), list(lines))
+    draw_legend(figure, [lines[label] for label in shown], shown)
     return figure
 
 
@@ -202,84 +208,3 @@ def _grid(panels: int, legend_lines: int) -> tuple[Figure, list[Axes]]:
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
-
-
-def draw_sphere(
-    panels: Mapping[str, Analysis],
-    path: str | Path,
-    *,
-    split: Split = "train",
-    future: bool = True,
-    caption: str = "",
-) -> None:
-    """Three-dimensional unit features on the sphere, a panel for each model; `future`: classes to come, too.
-
-    Each sphere is turned to show most of its points; those on the far side are hollow.
-    """
-    clouds = {}
-    for title, analysis in panels.items():
-        points = analysis["points"]
-        if points is None:
-            raise UserError(f"{title}: features have {analysis['feature_size']} dimensions, a sphere needs 3")
-        shown = len(analysis["classes"]) if future else analysis["seen_classes"]
-        clouds[title] = dict(zip(analysis["class_names"][:shown], points[split], strict=False))
-    write_figure(path, lambda: _sphere_figure(clouds, split), caption)
-
-
-def _sphere_figure(panels: Mapping[str, Mapping[str, list[list[float]]]], split: Split) -> Figure:
-    columns = min(len(panels), 4)
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(2.3 * columns, 2.5 * rows + 0.5), layout="constrained")
-    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
-    names = list(dict.fromkeys(name for clouds in panels.values() for name in clouds))
-    handles = {}
-    for axes, (title, clouds) in zip(grid, panels.items(), strict=False):
-        _globe(axes)
-        points = torch.tensor([point for cloud in clouds.values() for point in cloud], dtype=torch.float64)
-        turned = facing(points).split([len(cloud) for cloud in clouds.values()])
-        for name, cloud in zip(clouds, turned, strict=True):
-            handles[name] = _draw_cloud(axes, cloud, names.index(name))
-        plain_text(axes.title, title)
-    for axes in grid:
-        axes.set_axis_off()
-    draw_legend(figure, list(handles.values()), list(handles), f"unit features, {split} images", ncols=4)
-    return figure
-
-
-def _draw_cloud(axes: Axes, cloud: torch.Tensor, index: int) -> Artist:
-    """Points in front are filled, those behind hollow."""
-    colour, near = COLOURS[index % len(COLOURS)], cloud[:, 2] >= 0
-    marker: dict[str, Any] = {"s": 9, "marker": MARKERS[index % len(MARKERS)]}
-    axes.scatter(
-        *cloud[~near, :2].T,
-        **marker,
-        facecolors="none",
-        edgecolors=colour,
-        linewidths=0.5,
-        alpha=0.5,
-        zorder=2,
-    )
-    return axes.scatter(
-        *cloud[near, :2].T, **marker, color=colour, edgecolors="white", linewidths=0.3, zorder=3
-    )
-
-
-def _globe(axes: Axes) -> None:
-    """The outline and the near half of some circles of latitude and longitude, seen a little from above."""
-    axes.set_aspect("equal")
-    axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
-    around = torch.linspace(-math.pi, math.pi, 181, dtype=torch.float64)
-    axes.plot(around.cos(), around.sin(), color="0.6", linewidth=0.7)
-    tilt = math.radians(20)
-    half = around / 2
-    degrees = torch.arange(-180, 180, 30, dtype=torch.float64)
-    circles = [
-        *(
-            (a.cos() * around.sin(), a.sin().expand(181), a.cos() * around.cos())
-            for a in degrees[4:9].deg2rad()
-        ),
-        *((half.cos() * a.sin(), half.sin(), half.cos() * a.cos()) for a in degrees.deg2rad()),
-    ]
-    for x, up, near in circles:
-        y, z = up * math.cos(tilt) - near * math.sin(tilt), up * math.sin(tilt) + near * math.cos(tilt)
-        axes.plot(x.where(z >= 0, math.nan), y, color="0.88", linewidth=0.5, zorder=1)

@@ -163,15 +163,28 @@ def _identity(analysis: Analysis) -> dict[str, Any]:
     return {
         "name": analysis["name"],
         "phase": analysis["phase"],
-        "config": config,
+        "initial": " ".join(analysis["initial"]),  # with the weights, which need not be spelt out again
+        "config": {**config, "initial": term_forms(analysis)},
         "classes": analysis["data"]["class_hash"][:8],
     }
 
 
-def shared_classes(analyses: Sequence[Analysis]) -> list[str]:
-    """Classes (by their ids) that every one of these models has seen, in the first one's order."""
+def term_forms(analysis: Analysis) -> list[dict[str, Any]]:
+    """The phase-0 terms without their weights."""
+    terms = analysis["config"]["initial"]
+    return [{key: value for key, value in term.items() if key != "weight"} for term in terms]
+
+
+def shared_classes(analyses: Sequence[Analysis], *, later: bool = False) -> list[str]:
+    """Classes (by their ids) that every one of these models has seen, in the first one's order.
+
+    `later`: only those that came after phase 0 in every model that had more than one phase.
+    """
     seen = [one["classes"][: one["seen_classes"]] for one in analyses]
-    return [name for name in seen[0] if all(name in others for others in seen[1:])]
+    if later:
+        seen += [later_classes(one) for one in analyses if len(one["phase_sizes"]) > 1] or [[]]
+    others = [set(classes) for classes in seen]
+    return [name for name in seen[0] if all(name in classes for classes in others)] if seen else []
 
 
 def later_classes(analysis: Analysis) -> list[str]:

@@ -8,13 +8,23 @@ too large where a batch has two classes instead of fifty; `CWD_WEIGHT` puts abou
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
+from phasezero.analysis.record import Analysis, Split
 from phasezero.config import RunConfig
+from phasezero.errors import UserError
 from phasezero.presets import build_config, standard_name
+from phasezero.results.style import COLOURS, MARKERS, draw_legend, plain_text, write_figure
 
 CLASSES_A_PHASE = 2
 
@@ -41,14 +51,103 @@ def sphere_configs(data: str = "cifar100", *, seed: int = 0) -> dict[str, RunCon
 
 
 def facing(points: Tensor) -> Tensor:
-    """Unit vectors [n, 3] turned so that the picture plane (the first two coordinates) shows most of their spread.
+    """Unit vectors [n, 3] turned towards the viewer: (right, up, near), rotated but not mirrored.
 
-    The third coordinate points to the viewer, and more of the points are in front than behind. Features are
-    defined up to a rotation only, so nothing is lost.
+    Their mean direction is in the middle, their widest spread across it lies from left to right. (Without a mean
+    direction, the view is along the one in which they spread least.) Features are defined up to a rotation only,
+    so nothing is lost.
     """
-    moments = points.mT @ points
-    axes = torch.linalg.eigh(moments).eigenvectors.flip(1)  # by falling second moment
-    turned: Tensor = points @ axes
-    # eigh leaves each axis's sign open; fixed here, so that a picture is the same on every machine.
-    signs = torch.where(turned.sum(0) < 0, -1.0, 1.0).to(turned)
-    return torch.mul(turned, signs)
+    mean = points.mean(0)
+    length = torch.linalg.vector_norm(mean)
+    near = mean / length if length > 0.05 else _axes_of_spread(points)[:, 0]
+    right = _axes_of_spread(points - (points @ near)[:, None] * near)[:, 2]
+    # An axis has two directions; the longer tail goes to the right, on every machine.
+    right = right if float((points @ right).pow(3).sum()) >= 0 else -right
+    return points @ torch.stack([right, torch.linalg.cross(near, right), near], dim=1)
+
+
+def _axes_of_spread(points: Tensor) -> Tensor:
+    """Eigenvectors of the second moments, as columns by rising moment."""
+    axes: Tensor = torch.linalg.eigh(points.mT @ points).eigenvectors
+    return axes
+
+
+def draw_sphere(
+    panels: Mapping[str, Analysis],
+    path: str | Path,
+    *,
+    split: Split = "train",
+    future: bool = True,
+    caption: str = "",
+) -> None:
+    """Three-dimensional unit features on the sphere, a panel for each model; `future`: classes to come, too.
+
+    Each sphere is turned to face its points; those on the far side are hollow.
+    """
+    clouds = {}
+    for title, analysis in panels.items():
+        points = analysis["points"]
+        if points is None:
+            raise UserError(f"{title}: features have {analysis['feature_size']} dimensions, a sphere needs 3")
+        shown = len(analysis["classes"]) if future else analysis["seen_classes"]
+        clouds[title] = dict(zip(analysis["class_names"][:shown], points[split], strict=False))
+    write_figure(path, lambda: _sphere_figure(clouds, split), caption)
+
+
+def _sphere_figure(panels: Mapping[str, Mapping[str, list[list[float]]]], split: Split) -> Figure:
+    columns = min(len(panels), 4)
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(2.3 * columns, 2.5 * rows + 0.5), layout="constrained")
+    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+    names = list(dict.fromkeys(name for clouds in panels.values() for name in clouds))
+    handles = {}
+    for axes, (title, clouds) in zip(grid, panels.items(), strict=False):
+        _globe(axes)
+        points = torch.tensor([point for cloud in clouds.values() for point in cloud], dtype=torch.float64)
+        turned = facing(points).split([len(cloud) for cloud in clouds.values()])
+        for name, cloud in zip(clouds, turned, strict=True):
+            handles[name] = _draw_cloud(axes, cloud, names.index(name))
+        plain_text(axes.title, title)
+    for axes in grid:
+        axes.set_axis_off()
+    draw_legend(figure, list(handles.values()), list(handles), f"unit features, {split} images", ncols=4)
+    return figure
+
+
+def _draw_cloud(axes: Axes, cloud: Tensor, index: int) -> Artist:
+    """Points in front are filled, those behind hollow."""
+    colour, near = COLOURS[index % len(COLOURS)], cloud[:, 2] >= 0
+    marker: dict[str, Any] = {"s": 9, "marker": MARKERS[index % len(MARKERS)]}
+    axes.scatter(
+        *cloud[~near, :2].T,
+        **marker,
+        facecolors="none",
+        edgecolors=colour,
+        linewidths=0.5,
+        alpha=0.5,
+        zorder=2,
+    )
+    return axes.scatter(
+        *cloud[near, :2].T, **marker, color=colour, edgecolors="white", linewidths=0.3, zorder=3
+    )
+
+
+def _globe(axes: Axes) -> None:
+    """The outline and the near half of some circles of latitude and longitude, seen a little from above."""
+    axes.set_aspect("equal")
+    axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05))
+    around = torch.linspace(-math.pi, math.pi, 181, dtype=torch.float64)
+    axes.plot(around.cos(), around.sin(), color="0.6", linewidth=0.7)
+    tilt = math.radians(20)
+    half = around / 2
+    degrees = torch.arange(-180, 180, 30, dtype=torch.float64)
+    circles = [
+        *(
+            (a.cos() * around.sin(), a.sin().expand(181), a.cos() * around.cos())
+            for a in degrees[4:9].deg2rad()
+        ),
+        *((half.cos() * a.sin(), half.sin(), half.cos() * a.cos()) for a in degrees.deg2rad()),
+    ]
+    for x, up, near in circles:
+        y, z = up * math.cos(tilt) - near * math.sin(tilt), up * math.sin(tilt) + near * math.cos(tilt)
+        axes.plot(x.where(z >= 0, math.nan), y, color="0.88", linewidth=0.5, zorder=1)

@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from phasezero.analysis.compare import Finding, compare, write_findings
 from phasezero.analysis.figures import draw_alpha, draw_information, draw_overlap
@@ -30,7 +27,8 @@ from phasezero.analysis.record import (
 from phasezero.analysis.spectra import Form
 from phasezero.analysis.tables import Cells, analysis_caption, analysis_cells, finding_caption, finding_cells
 from phasezero.errors import UserError
-from phasezero.results.record import find_records
+from phasezero.results.grid import Grid, print_grid
+from phasezero.results.record import FILE_NAME, find_records
 from phasezero.session import slug, writable
 
 
@@ -77,6 +75,8 @@ def analyze(
         )
 
     paths = find_analyses(runs) if read else find_records(runs)
+    if not read and (strange := [path for path in paths if path.name != FILE_NAME]):
+        raise UserError(f"{strange[0]}: a run's folder is expected (or --read, for an analysis)")
     folder = out or Path(os.path.commonpath([path.parent for path in paths]))
     with writable(folder):
         if read:
@@ -90,7 +90,8 @@ def analyze(
         show_table(shown, analysis_caption(analyses, split, features))
         if findings:
             show_table(finding_cells(findings), finding_caption(findings))
-        for path in write_views(folder, analyses, findings, split, features):
+        classes = shared_classes(analyses, later=later)
+        for path in write_views(folder, analyses, findings, classes, split, features):
             Console(soft_wrap=True).print(f"wrote {path}", markup=False, highlight=False)
 
 
@@ -121,14 +122,19 @@ def compute(
 
 
 def write_views(
-    folder: Path, analyses: Sequence[Analysis], findings: Sequence[Finding], split: Split, form: Form
+    folder: Path,
+    analyses: Sequence[Analysis],
+    findings: Sequence[Finding],
+    classes: Sequence[str],
+    split: Split,
+    form: Form,
 ) -> Iterator[Path]:
-    """Every view that these analyses allow: the comparison as data, and the figures."""
+    """Every view that these analyses allow: the comparison as data, and the figures (alpha_k: of these classes)."""
     if findings:
         write_findings(folder / "comparison.json", findings, split=split, form=form)
         yield folder / "comparison.json"
-    if shared_classes(analyses):
-        draw_alpha(analyses, folder / "alpha.png", split=split, form=form)
+    if classes:
+        draw_alpha(analyses, folder / "alpha.png", split=split, form=form, classes=classes)
         yield folder / "alpha.png"
     if len({cwd_weight(one) for one in analyses}) > 1:
         for draw, name in ((draw_information, "information.png"), (draw_overlap, "overlap.png")):
@@ -138,9 +144,4 @@ def write_views(
 
 def show_table(cells: Cells, caption: str) -> None:
     header, rows = cells
-    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False, caption=caption, caption_justify="left")
-    for name in header:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell.replace("± ", "±")) for cell in row))  # Text: a [name] is not markup
-    Console().print(table)
+    print_grid(Grid(header, rows, caption, words=len(header)), "terminal", Console())

@@ -11,7 +11,6 @@ from phasezero.analysis.figures import (
     draw_alpha_by_class,
     draw_alpha_panels,
     draw_information,
-    draw_sphere,
 )
 from phasezero.analysis.measure import analyse_run
 from phasezero.analysis.record import (
@@ -22,6 +21,7 @@ from phasezero.analysis.record import (
     shared_classes,
     write_analysis,
 )
+from phasezero.analysis.sphere import draw_sphere
 from phasezero.analysis.tables import analysis_caption, analysis_cells
 from phasezero.config import RunConfig
 from phasezero.reproduce.plan import Line
@@ -142,36 +142,38 @@ def _spectra(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
     largest = max(one["seen_classes"] for one in analyses)
     with_terms = sorted({one["seen_classes"] for one in analyses if one["initial"]})
 
-    def named(one: Analysis) -> Analysis:
+    def name(one: Analysis) -> str:
         by_size = not with_terms or one["seen_classes"] == largest
-        return _called(one, f"{one['seen_classes']} classes" if by_size else _label(one))
+        return _by_size(one) if by_size else _label(one)
 
     panels = {
-        f"{size} classes": [named(one) for one in analyses if one["seen_classes"] in (size, largest)]
+        f"{size} classes": [one for one in analyses if one["seen_classes"] in (size, largest)]
         for size in with_terms
-    } or {"": [named(one) for one in analyses]}
-    draw_alpha_panels(panels, path, classes=shared_classes(analyses)[:1], caption=shown.caption)
+    } or {"": list(analyses)}
+    draw_alpha_panels(panels, path, classes=shared_classes(analyses)[:1], name=name, caption=shown.caption)
 
 
 def _classes(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
-    named = [_called(one, f"{one['seen_classes']} classes") for one in analyses]
-    draw_alpha_by_class(named, path, classes=shared_classes(named)[1:SHARED], caption=shown.caption)
+    classes = shared_classes(analyses)[1:SHARED]
+    draw_alpha_by_class(analyses, path, classes=classes, name=_by_size, caption=shown.caption)
 
 
 def _later(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
     stepwise = [one for one in analyses if len(one["phase_sizes"]) > 1]
     classes = later_classes(stepwise[0])[:1] if stepwise else None
-    named = [_called(one, _label(one) if one in stepwise else "oracle") for one in analyses]
-    draw_alpha_panels({"": named}, path, classes=classes, caption=shown.caption)
+
+    def name(one: Analysis) -> str:
+        return _label(one) if len(one["phase_sizes"]) > 1 else "oracle"
+
+    draw_alpha_panels({"": analyses}, path, classes=classes, name=name, caption=shown.caption)
+
+
+def _by_size(analysis: Analysis) -> str:
+    return f"{analysis['seen_classes']} classes"
 
 
 def _label(analysis: Analysis) -> str:
     return label(RunConfig.from_dict(analysis["config"]))
-
-
-def _called(analysis: Analysis, name: str) -> Analysis:
-    """The same under the name that a legend shows."""
-    return {**analysis, "name": name}
 
 
 def _information(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:

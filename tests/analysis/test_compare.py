@@ -1,0 +1,137 @@
+"""The paper's statements on made-up spectra, where every exception is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from phasezero.analysis.compare import Finding, compare, find, write_findings
+from phasezero.analysis.record import Analysis, group_analyses
+from phasezero.analysis.tables import analysis_cells, finding_caption, finding_cells
+from phasezero.errors import UserError
+
+Make = Callable[..., Analysis]
+
+
+def only(findings: list[Finding], claim: str, k: int = 1) -> list[Finding]:
+    return [one for one in findings if one.claim == claim and one.k == k]
+
+
+def test_more_classes_over_all_shared_classes_and_seeds(make_analysis: Make) -> None:
+    few = [make_analysis([0.6, 0.5, 0.4], seed=0), make_analysis([0.6, 0.5, 0.4], seed=1)]
+    more = [
+        make_analysis([0.5, 0.45, 0.4, 0.1], seed=0),  # equal is not a fall
+        make_analysis([0.7, 0.3, 0.2, 0.1], seed=1),
+    ]
+    (finding,) = only(compare([*more, *few]), "more classes")
+    assert finding.models == ("lucir/glyphs/3", "lucir/glyphs/4")  # fewer classes first, however they come
+    assert (finding.classes, finding.cases, finding.holds, finding.seeds) == (3, 6, 4, (0, 1))
+    assert [(case.class_name, case.seed, case.alpha) for case in finding.exceptions] == [
+        ("class 2", 0, (0.4, 0.4)),
+        ("class 0", 1, (0.6, 0.7)),
+    ]
+    assert finding.means == pytest.approx((0.5, (0.5 + 0.45 + 0.4 + 0.7 + 0.3 + 0.2) / 6))
+    by_seed = [-(0.1 + 0.05 + 0) / 3, (0.1 - 0.2 - 0.2) / 3]
+    assert finding.difference == pytest.approx(sum(by_seed) / 2)
+    assert finding.deviation == pytest.approx(abs(by_seed[0] - by_seed[1]) / 2**0.5)
+    assert finding.also_differ_in == ()
+
+
+def test_phases_are_not_mixed_up(make_analysis: Make) -> None:
+    """Models after phase 0 go with each other; those after a later phase with the oracle of as many classes."""
+    nested = [make_analysis([0.6] * classes) for classes in (2, 3)]
+    continued = make_analysis([0.5] * 4, phase_sizes=(2, 2))
+    oracle = make_analysis([0.4] * 4)
+    pairs = [finding.models for finding in only(compare([*nested, continued, oracle]), "more classes")]
+    assert pairs == [
+        ("lucir/glyphs/2", "lucir/glyphs/3"),
+        ("lucir/glyphs/3", "lucir/glyphs/4"),
+        ("lucir/glyphs/2-2", "lucir/glyphs/4"),
+    ]
+
+
+def test_larger_eta_goes_step_by_step_within_one_protocol(make_analysis: Make) -> None:
+    analyses = [
+        make_analysis([0.6, 0.5], eta=eta, settings={"training.first.lr": lr})
+        for eta, lr in ((1.0, 0.2), (0.0, 0.1), (0.5, 0.2))
+    ]
+    elsewhere = make_analysis([0.1, 0.1, 0.1], eta=2.0)
+    found = only(compare([*analyses, elsewhere]), "larger eta")
+    labels = [finding.models for finding in found]
+    assert len(found) == 2
+    assert "cwd:0.5" in labels[0][1]
+    assert labels[0][1] == labels[1][0]
+    assert "cwd:1" in labels[1][1]
+    assert found[0].also_differ_in == ("training.first.lr",)  # a larger rate may be the reason as well
+    assert found[1].also_differ_in == ()
+    assert "training.first.lr" in finding_caption(found)
+
+
+def test_forms_of_cwd_are_not_ranked_against_each_other(make_analysis: Make) -> None:
+    code = make_analysis([0.6], eta=0.5)
+    equation = make_analysis([0.5], eta=1.0, settings={"initial.0.form": "equation"})
+    assert only(compare([code, equation]), "larger eta") == []
+    plain = make_analysis([0.7])
+    found = only(compare([code, equation, plain]), "larger eta")
+    assert len(found) == 2
+    assert {finding.models[0] for finding in found} == {"lucir/glyphs/1"}
+
+
+def test_nearer_to_the_oracle_on_the_classes_of_later_phases(make_analysis: Make) -> None:
+    sizes = (2, 1, 1)
+    naive = make_analysis([0.9, 0.9, 0.9, 0.9], phase_sizes=sizes)
+    cwd = make_analysis([0.1, 0.1, 0.6, 0.2], eta=0.5, phase_sizes=sizes)
+    oracle = make_analysis([0.6, 0.6, 0.6, 0.6], method="joint")
+    (finding,) = only(compare([naive, cwd, oracle], later=True), "nearer to the oracle")
+    assert finding.models[0] == "lucir/glyphs/2-1-1"
+    assert finding.models[2] == "joint/glyphs/4"
+    assert finding.classes == 2
+    assert [case.class_id for case in finding.exceptions] == ["id 3"]  # |0.2 - 0.6| > |0.9 - 0.6|
+    assert finding.difference == pytest.approx((0.0 - 0.3 + 0.4 - 0.3) / 2)
+    (everywhere,) = only(compare([naive, cwd, oracle]), "nearer to the oracle")
+    assert everywhere.classes == 4
+    assert [case.class_id for case in everywhere.exceptions] == ["id 0", "id 1", "id 3"]
+
+
+def test_what_cannot_be_compared(make_analysis: Make) -> None:
+    one, other = make_analysis([0.5, 0.5], seed=0), make_analysis([0.5], seed=1)
+    with pytest.raises(UserError, match="no seed in common"):
+        compare([one, other])
+    with pytest.raises(UserError, match="a seed is there twice"):
+        group_analyses([one, one])
+    pair = group_analyses([one, make_analysis([0.4], seed=0)])
+    with pytest.raises(UserError, match="alpha_3 was not measured"):
+        find("more classes", pair, 3)
+    with pytest.raises(UserError, match="no such class in common"):
+        find("more classes", pair, 1, later=True)
+    assert compare([one]) == []
+
+
+def test_file_and_tables_tell_all_of_it(make_analysis: Make, tmp_path: Path) -> None:
+    analyses = [make_analysis([0.5] * 7, seed=seed) for seed in (0, 1)]
+    analyses += [make_analysis([0.6] * 8, seed=seed) for seed in (0, 1)]
+    findings = compare(analyses)
+    write_findings(tmp_path / "comparison.json", findings, split="train", form="raw")
+    written = json.loads((tmp_path / "comparison.json").read_text())
+    assert written["format"] == "phasezero-comparison-1"
+    assert [one["k"] for one in written["findings"]] == [1, 2, 5]
+    assert written["findings"][0]["holds"] == 0
+    assert len(written["findings"][0]["exceptions"]) == 14
+
+    header, rows = finding_cells(findings)
+    first, second = (dict(zip(header, row, strict=True)) for row in rows[:2])
+    assert first["holds"] == "0 of 14"
+    assert first["difference"] == "+0.1000 ± 0.0000"
+    assert "class 0 (2)" in first["exceptions"]
+    assert "and 3 more classes" in first["exceptions"]
+    assert (second["statement"], second["models"], second["k"]) == ("", "", "2")
+
+    header, rows = analysis_cells(analyses)
+    row = dict(zip(header, rows[0], strict=True))
+    assert row["n"] == "2"
+    assert row["accuracy"] == "80.50 ± 0.71"
+    assert row["alpha_2"] == "0.600 ± 0.000"
+    assert row["floored"] == "2.0 of 64"

@@ -1,0 +1,88 @@
+"""Figures of analyses: each format, the words in them, and what cannot be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from phasezero.analysis.figures import (
+    by_classes,
+    by_eta,
+    draw_alpha,
+    draw_alpha_by_class,
+    draw_alpha_panels,
+    draw_information,
+    draw_overlap,
+)
+from phasezero.analysis.record import Analysis
+from phasezero.errors import UserError
+
+Make = Callable[..., Analysis]
+
+
+@pytest.fixture
+def analyses(make_analysis: Make) -> list[Analysis]:
+    return [
+        make_analysis([0.5 - eta / 5] * classes, eta=eta, seed=seed, information=-300 + 10 * seed)
+        for eta in (0.0, 0.5, 1.0)
+        for classes in (2, 3)
+        for seed in (0, 1)
+    ]
+
+
+def words(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("draw", [draw_alpha, draw_alpha_by_class, draw_information, draw_overlap])
+@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
+def test_each_format_is_written_the_same_twice(
+    analyses: list[Analysis], tmp_path: Path, draw: Callable[..., None], suffix: str, start: bytes
+) -> None:
+    draw(analyses, path := tmp_path / f"figure{suffix}")
+    first = path.read_bytes()
+    assert first.startswith(start)
+    draw(analyses, path)
+    assert path.read_bytes() == first
+
+
+def test_names_of_models(analyses: list[Analysis], tmp_path: Path) -> None:
+    draw_alpha(analyses, tmp_path / "a.svg", split="test", form="unit")
+    text = words(tmp_path / "a.svg")
+    assert "lucir+cwd/glyphs/3 (initial=cwd:0.5)" in text
+    assert "unit features, test images" in text
+    draw_alpha(analyses, tmp_path / "b.svg", name=by_eta)
+    assert "3 classes, η = 0.5" in words(tmp_path / "b.svg")
+    draw_alpha(analyses[:4], tmp_path / "c.svg", name=by_classes)
+    assert "2 classes" in words(tmp_path / "c.svg")
+
+
+def test_panels_keep_a_models_line(analyses: list[Analysis], tmp_path: Path) -> None:
+    oracle = [one for one in analyses if one["seen_classes"] == 3 and not one["initial"]]
+    few = [one for one in analyses if one["seen_classes"] == 2]
+    draw_alpha_panels({"$few$": [*few, *oracle], "oracle": oracle}, tmp_path / "a.svg")
+    text = words(tmp_path / "a.svg")
+    assert "$few$" in text
+    assert text.count("lucir/glyphs/3") == 1  # one entry of the legend for both panels
+    draw_alpha_by_class(analyses, tmp_path / "b.svg", classes=["id 1"])
+    assert "class 1" in words(tmp_path / "b.svg")
+    assert "class 0" not in words(tmp_path / "b.svg")
+
+
+def test_overlap_with_future_classes_has_panels_of_its_own(analyses: list[Analysis], tmp_path: Path) -> None:
+    draw_overlap(analyses, tmp_path / "a.svg")
+    assert "future" not in words(tmp_path / "a.svg")
+    for one in analyses:
+        one["test"]["unit"]["overlap"] |= {"seen_as_future": 5.0, "future_as_seen": 9.0}
+    draw_overlap(analyses, tmp_path / "b.svg")
+    assert "future images nearest to a seen class" in words(tmp_path / "b.svg")
+
+
+def test_nothing_to_draw(make_analysis: Make, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nothing to draw"):
+        draw_alpha([], tmp_path / "a.svg")
+    with pytest.raises(UserError, match="nothing to draw"):
+        draw_information([], tmp_path / "a.svg")
+    assert not list(tmp_path.iterdir())

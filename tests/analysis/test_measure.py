@@ -1,0 +1,180 @@
+"""Analyses of trained runs: against numbers computed slowly from the checkpoint, by schema, by where a model is."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from phasezero import run, write_record
+from phasezero.analysis.measure import analyse_run
+from phasezero.analysis.record import (
+    Analysis,
+    analysis_name,
+    group_analyses,
+    later_classes,
+    load_analyses,
+    read_analysis,
+    schema,
+    shared_classes,
+    write_analysis,
+)
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData, ImageSplit
+from phasezero.engine.persist import phase_checkpoint
+from phasezero.errors import UserError
+from phasezero.nets import NETWORKS
+from phasezero.presets import preset
+from phasezero.session import CHECKPOINT
+
+Make = Callable[..., RunConfig]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, toy_data: ImageData) -> Path:
+    """LUCIR on 4 + 2 + 2 classes, every phase's state kept."""
+    folder = tmp_path_factory.mktemp("run")
+    short = {"epochs": 2, "milestones": [1], "batch_size": 16}
+    settings = {
+        f"training.{when}.{key}": value for when in ("first", "later") for key, value in short.items()
+    }
+    sizes = {"protocol.phase_sizes": [4, 2, 2], "protocol.memory": "per_class:3"}
+    config = preset("lucir/glyphs/b50s10").override({**settings, **sizes})
+    record = run(config, data=toy_data, checkpoint=folder / CHECKPOINT, keep_phases=True)
+    write_record(folder / "record.json", record)
+    return folder
+
+
+def features_by_hand(folder: Path, phase: int, data: ImageData, split: ImageSplit) -> Iterator[np.ndarray]:
+    """Each class's features, image by image, through a network filled from the file."""
+    state = load_file(phase_checkpoint(folder / CHECKPOINT, phase))
+    network = NETWORKS["resnet-glyphs"](channels=1, last_relu=False).eval()
+    prefix = "model.backbone."
+    network.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
+    order = json.loads((folder / "record.json").read_text())["data"]["class_order_indices"]
+    for index in order:
+        rows = []
+        for image, label in zip(split.images, split.labels, strict=True):
+            if label == index:
+                pixels = (np.asarray(image, np.float64) / 255 - data.preparation.mean) / data.preparation.std
+                with torch.no_grad():
+                    rows.append(network(torch.from_numpy(pixels).float().permute(2, 0, 1)[None]).pooled[0])
+        yield torch.stack(rows).double().numpy()
+
+
+@pytest.mark.parametrize(("phase", "seen"), [(0, 4), (2, 8)])
+def test_against_features_by_hand(trained: Path, toy_data: ImageData, phase: int, seen: int) -> None:
+    found = analyse_run(trained, phase=phase, data=toy_data, ks=[1, 3, 7], floor=1e-8)
+    assert (found["phase"], found["seen_classes"], found["k"]) == (phase, seen, [1, 3, 7])
+    assert found["phase_sizes"] == [4, 2, 2][: phase + 1]
+    for split, images in (("train", toy_data.train), ("test", toy_data.test)):
+        everything = list(features_by_hand(trained, phase, toy_data, images))[:seen]
+        assert found[split]["images"] == [len(features) for features in everything]  # type: ignore[literal-required]
+        for form in ("raw", "unit"):
+            by_class = [
+                features / np.linalg.norm(features, axis=1, keepdims=True) if form == "unit" else features
+                for features in everything
+            ]
+            measured = found[split][form]  # type: ignore[literal-required]
+            logs = []
+            for place, features in enumerate(by_class):
+                eigenvalues = np.linalg.eigvalsh(np.cov(features.T))[::-1]
+                expected = [eigenvalues[:k].sum() / eigenvalues.sum() for k in (1, 3, 7)]
+                np.testing.assert_allclose(measured["alpha"][place], expected, atol=2e-5)
+                np.testing.assert_allclose(measured["variance"][place], eigenvalues.sum(), rtol=1e-4)
+                logs.append(np.log(np.maximum(eigenvalues, 1e-8)).sum())
+                assert measured["information"]["unavoidable"][place] == 64 - (len(features) - 1)
+            np.testing.assert_allclose(measured["alpha_mean"], np.mean(measured["alpha"], 0), atol=2e-6)
+            # Two roundings of float32 features move an eigenvalue near the floor, hence the tolerance.
+            np.testing.assert_allclose(measured["information"]["mean"], np.mean(logs), rtol=1e-3)
+            assert measured["information"]["floor"] == 1e-8
+
+
+def test_future_classes_come_after_the_seen(trained: Path, toy_data: ImageData) -> None:
+    seen = analyse_run(trained, phase=0, data=toy_data)
+    found = analyse_run(trained, phase=0, data=toy_data, future=True)
+    assert len(found["classes"]) == 8
+    assert found["classes"][:4] == seen["classes"]
+    for form in ("raw", "unit"):
+        one, other = seen["train"][form], found["train"][form]  # type: ignore[literal-required]
+        np.testing.assert_allclose(other["alpha"][:4], one["alpha"], atol=1e-5)
+        np.testing.assert_allclose(other["alpha_mean"], one["alpha_mean"], atol=1e-5)
+        assert other["overlap"]["nearest_mean_error"] == one["overlap"]["nearest_mean_error"]
+        assert one["overlap"]["seen_as_future"] is None
+        assert other["overlap"]["seen_as_future"] is not None
+    last = analyse_run(trained, data=toy_data)
+    assert last["phase"] == 2
+    assert later_classes(last) == last["classes"][4:]
+    assert shared_classes([last, found]) == found["classes"][:4]  # looked at is not seen
+    assert [group.label for group in group_analyses([last, found])] == [
+        f"{found['name']} (phase={phase})" for phase in (0, 2)
+    ]
+
+
+def test_schema_and_file(trained: Path, toy_data: ImageData, tmp_path: Path) -> None:
+    found = analyse_run(trained, data=toy_data)
+    jsonschema.Draft202012Validator.check_schema(schema())
+    validator = jsonschema.Draft202012Validator(schema())
+    validator.validate(found)
+    path = tmp_path / "deep" / analysis_name(2)
+    write_analysis(path, found)
+    assert read_analysis(path) == found
+    assert load_analyses([tmp_path]) == load_analyses([path, tmp_path]) == [found]
+
+    for damage, message in (
+        ({"format": "phasezero-analysis-2"}, "phasezero-analysis-2"),
+        ({"k": None}, "k should be array"),
+        ({"train": {"images": [], "raw": {}, "unit": {}}}, "missing key 'train.raw.alpha_mean'"),
+    ):
+        changed: dict[str, Any] = {**copy.deepcopy(found), **damage}
+        path.write_text(json.dumps(changed))
+        with pytest.raises(UserError, match=message):
+            read_analysis(path)
+        assert not validator.is_valid(changed)
+    with pytest.raises(UserError, match="no analysis-phaseN"):
+        load_analyses([trained])
+
+
+def test_where_a_models_state_is_found(
+    trained: Path, toy_data: ImageData, toy_config: Make, tmp_path: Path
+) -> None:
+    config = toy_config("lucir/glyphs/b50s10")
+    first, again, store = tmp_path / "first", tmp_path / "again", tmp_path / "store"
+    for folder in (first, again):
+        record = run(config, data=toy_data, checkpoint=folder / CHECKPOINT, store=store)
+        write_record(folder / "record.json", record)
+    assert not phase_checkpoint(first / CHECKPOINT, 0).exists()
+    with pytest.raises(UserError, match="--keep-phases"):
+        analyse_run(first, phase=0, data=toy_data)
+    with pytest.raises(UserError, match="phases 0 to 2"):
+        analyse_run(first, phase=3, data=toy_data)
+    stored = analyse_run(first, phase=0, data=toy_data, store=store)
+    assert stored["seen_classes"] == 4
+    assert without_place(stored) == without_place(analyse_run(again, phase=0, data=toy_data, store=store))
+    # Of phase 0 alone, taken out of the store: the checkpoint is there all the same.
+    alone = replace(config, protocol=replace(config.protocol, phase_sizes=(4,)))
+    folder = tmp_path / "alone"
+    record = run(alone, data=toy_data, checkpoint=folder / CHECKPOINT, store=store, keep_phases=True)
+    write_record(folder / "record.json", record)
+    assert record["timing"]["reused_phase_zero"]
+    assert phase_checkpoint(folder / CHECKPOINT, 0).exists()
+    assert analyse_run(folder, data=toy_data)["train"] == stored["train"]
+
+
+def without_place(analysis: Analysis) -> dict[str, Any]:
+    return {key: value for key, value in analysis.items() if key != "environment"}
+
+
+def test_other_classes_are_refused(trained: Path, toy_data: ImageData) -> None:
+    renamed = replace(toy_data, class_ids=tuple(f"other {place}" for place in range(8)))
+    with pytest.raises(UserError, match="has other classes now"):
+        analyse_run(trained, data=renamed)

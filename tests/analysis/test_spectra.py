@@ -1,0 +1,142 @@
+"""Class-wise spectra and alpha_k against explicit covariance matrices, and Proposition 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from phasezero.analysis import spectra
+from phasezero.analysis.spectra import alpha, class_spectra, in_form
+from phasezero.errors import UserError
+from phasezero.initial.cwd import class_wise_decorrelation
+
+Array = npt.NDArray[np.float64]
+
+
+def draw(counts: list[int], size: int, seed: int = 0) -> list[Tensor]:
+    """Features of classes with different means and uneven spectra."""
+    rng = np.random.default_rng(seed)
+    mixes = [rng.normal(size=(size, size)) * np.linspace(0.05, 3, size) for _ in counts]
+    return [
+        torch.from_numpy(rng.normal(size=(count, size)) @ mix + 10 * rng.normal(size=size))
+        for count, mix in zip(counts, mixes, strict=True)
+    ]
+
+
+def eigenvalues_by_hand(features: Array) -> Array:
+    """Eq. 2 as it is written: a sum of outer products over images, divided by n - 1."""
+    mean = sum(features[i] for i in range(len(features))) / len(features)
+    covariance = np.zeros((features.shape[1], features.shape[1]))
+    for row in features:
+        covariance += np.outer(row - mean, row - mean)
+    return np.linalg.eigvalsh(covariance / (len(features) - 1))[::-1]
+
+
+@pytest.mark.parametrize("counts", [[9, 9], [30, 4, 17], [2, 3, 2], [6]])
+@pytest.mark.parametrize("size", [3, 12])
+def test_eigenvalues_of_each_class(counts: list[int], size: int) -> None:
+    by_class = draw(counts, size)
+    found = class_spectra(by_class)
+    assert found.counts.tolist() == counts
+    assert found.eigenvalues.shape == (len(counts), size)
+    for row, features in zip(found.eigenvalues, by_class, strict=True):
+        expected = eigenvalues_by_hand(features.numpy())
+        np.testing.assert_allclose(row, expected, atol=1e-12 * expected[0])
+
+
+def test_batches_of_classes_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_class = draw([7, 20, 11, 5, 9], 8)
+    at_once = class_spectra(by_class).eigenvalues
+    monkeypatch.setattr(spectra, "_MOST_NUMBERS", 2 * 20 * 8)
+    torch.testing.assert_close(class_spectra(by_class).eigenvalues, at_once, rtol=1e-12, atol=1e-12)
+
+
+def test_no_more_eigenvalues_than_images_allow() -> None:
+    (row,) = class_spectra(draw([5], 9)).eigenvalues
+    assert int((row > 1e-9).sum()) == 4
+    assert float(row.min()) >= 0
+
+
+def test_float32_features_are_computed_in_float64() -> None:
+    by_class = [features.float() for features in draw([40, 60], 10)]
+    found = class_spectra(by_class).eigenvalues
+    assert found.dtype == torch.float64
+    for row, features in zip(found, by_class, strict=True):
+        np.testing.assert_allclose(row, eigenvalues_by_hand(features.double().numpy()), rtol=1e-9)
+
+
+def test_alpha_by_hand() -> None:
+    eigenvalues = torch.tensor([[4.0, 3.0, 2.0, 1.0], [5.0, 5.0, 0.0, 0.0]], dtype=torch.float64)
+    found = alpha(eigenvalues, [1, 2, 4, 9])
+    np.testing.assert_allclose(found, [[0.4, 0.7, 1.0, 1.0], [0.5, 1.0, 1.0, 1.0]])
+
+
+def test_what_has_no_spectrum_is_refused() -> None:
+    with pytest.raises(UserError, match="class 1 has 1 image"):
+        class_spectra([torch.randn(4, 2), torch.randn(1, 2)])
+    with pytest.raises(UserError, match="class 1: all features are equal"):
+        alpha(class_spectra([torch.randn(4, 2), torch.ones(4, 2)]).eigenvalues, [1])
+
+
+def test_forms() -> None:
+    (features,) = draw([6], 4)
+    assert in_form(features, "raw") is features
+    for row, unit in zip(features, in_form(features, "unit"), strict=True):
+        np.testing.assert_allclose(unit, row / sum(float(x) ** 2 for x in row) ** 0.5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 12), st.integers(2, 7), st.floats(1e-3, 1e3))
+def test_alpha_rises_to_one_and_knows_no_scale_or_rotation(
+    seed: int, count: int, size: int, scale: float
+) -> None:
+    by_class = draw([count, count + 3], size, seed)
+    ks = range(1, size + 1)
+    shares = alpha(class_spectra(by_class).eigenvalues, ks)
+    assert bool((shares.diff(dim=1) >= -1e-12).all())
+    assert bool(
+        (shares >= torch.tensor(ks).double() / size - 1e-9).all()
+    )  # the k largest are at least average
+    np.testing.assert_allclose(shares[:, -1], 1)
+    turn = torch.linalg.qr(torch.randn(size, size, generator=torch.Generator().manual_seed(seed)).double())[0]
+    turned = [scale * features[torch.randperm(len(features))] @ turn - 3 for features in by_class]
+    torch.testing.assert_close(alpha(class_spectra(turned).eigenvalues, ks), shares, rtol=1e-6, atol=1e-6)
+
+
+# ---- Proposition 1: squared distances of a correlation matrix's eigenvalues from their mean sum to ||K||_F^2 - d
+
+
+def correlation_by_hand(features: Array) -> Array:
+    count, size = features.shape
+    result = np.zeros((size, size))
+    means, deviations = features.mean(0), features.std(0, ddof=1)
+    for i in range(size):
+        for j in range(size):
+            products = [
+                (features[n, i] - means[i]) / deviations[i] * (features[n, j] - means[j]) / deviations[j]
+                for n in range(count)
+            ]
+            result[i, j] = sum(products) / (count - 1)
+    return result
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(3, 15), st.integers(1, 8))
+def test_proposition_1(seed: int, count: int, size: int) -> None:
+    (features,) = draw([count], size, seed)
+    matrix = correlation_by_hand(features.numpy())
+    frobenius = sum(entry**2 for entry in matrix.flat)
+    # Ours: the spectrum of standardised features, whose covariance is that matrix.
+    (eigenvalues,) = class_spectra([(features - features.mean(0)) / features.std(0)]).eigenvalues
+    distances = ((eigenvalues - eigenvalues.mean()) ** 2).sum()
+    assert float(eigenvalues.sum()) == pytest.approx(size)
+    assert float(distances) == pytest.approx(frobenius - size, rel=1e-9, abs=1e-9)
+    # And so the loss of Eq. 8 is the unevenness of that spectrum, up to constants.
+    labels = torch.zeros(count, dtype=torch.long)
+    loss = class_wise_decorrelation(features, labels, form="equation", normalize=False, num_classes=1)
+    assert float(loss) * size**2 == pytest.approx(float(distances) + size, rel=1e-9)

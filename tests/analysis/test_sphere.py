@@ -1,0 +1,85 @@
+"""The sphere: rotations that mirror nothing, configurations that train, and the picture from numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phasezero import run, write_record
+from phasezero.analysis.measure import analyse_run
+from phasezero.analysis.record import Analysis, read_analysis, write_analysis
+from phasezero.analysis.sphere import draw_sphere, facing, sphere_configs
+from phasezero.data.images import ImageData
+from phasezero.errors import UserError
+from phasezero.session import CHECKPOINT
+
+
+def on_sphere(seed: int, count: int, centre: float) -> torch.Tensor:
+    rng = np.random.default_rng(seed)
+    points = rng.normal(size=(count, 3)) * (1, 0.6, 0.2) + centre
+    return torch.from_numpy(points / np.linalg.norm(points, axis=1, keepdims=True))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(4, 40), st.sampled_from([0.0, 1.0]))
+def test_facing_is_a_rotation(seed: int, count: int, centre: float) -> None:
+    points = on_sphere(seed, count, centre)
+    turned = facing(points)
+    torch.testing.assert_close(turned @ turned.mT, points @ points.mT)  # all angles stay
+    volumes = [torch.linalg.det(some[:3]) for some in (points, turned)]
+    torch.testing.assert_close(*volumes)  # and so does handedness
+
+
+def test_facing_puts_the_mean_in_the_middle_and_the_spread_across() -> None:
+    turned = facing(on_sphere(3, 200, 1.0))
+    right, up, near = turned.mean(0).tolist()
+    assert abs(right) < 1e-9
+    assert abs(up) < 1e-9
+    assert near > 0.5
+    assert turned[:, 0].var() > turned[:, 1].var()
+
+
+def test_facing_without_a_mean_direction_shows_the_plane_of_most_points() -> None:
+    angles = torch.linspace(0, 2 * torch.pi, 9, dtype=torch.float64)[:-1]
+    circle = torch.stack([torch.zeros(8), angles.cos(), angles.sin()], 1).double()
+    torch.testing.assert_close(facing(circle)[:, 2], torch.zeros(8, dtype=torch.float64))
+
+
+def test_configurations() -> None:
+    found = sphere_configs("glyphs", seed=3)
+    assert [config.protocol.phase_sizes for config in found.values()] == [(2, 2), (4,), (2, 2), (2, 2)]
+    assert [config.label for config in found.values()] == ["lucir", "lucir", "lucir+mimic", "lucir+cwd"]
+    assert {config.network.name for config in found.values()} == {"alexnet-3d"}
+    assert {config.seed for config in found.values()} == {3}
+    assert len({config.name for config in found.values()}) == 4
+
+
+def test_picture_of_a_trained_model_from_its_analysis(toy_data: ImageData, tmp_path: Path) -> None:
+    quick = {"training.first.epochs": 1, "training.later.epochs": 1, "protocol.memory": "per_class:2"}
+    config = sphere_configs("glyphs")["CwD"].override(quick)
+    record = run(config, data=toy_data, checkpoint=tmp_path / CHECKPOINT, keep_phases=True)
+    write_record(tmp_path / "record.json", record)
+    write_analysis(tmp_path / "a.json", analyse_run(tmp_path, phase=0, data=toy_data, future=True))
+    analysis = read_analysis(tmp_path / "a.json")
+    assert analysis["points"] is not None
+    assert [len(cloud) for cloud in analysis["points"]["train"]] == [14] * 4
+    lengths = np.linalg.norm(analysis["points"]["test"][0], axis=1)
+    np.testing.assert_allclose(lengths, 1, atol=1e-3)
+
+    draw_sphere({"both phases": analysis}, tmp_path / "all.svg", split="test")
+    draw_sphere({"phase 0": analysis}, tmp_path / "seen.svg", future=False)
+    for name, classes in (("all.svg", 4), ("seen.svg", 2)):
+        text = (tmp_path / name).read_text()
+        shown = [one for one in analysis["class_names"] if one in text]
+        assert shown == analysis["class_names"][:classes]
+
+
+def test_other_features_have_no_sphere(make_analysis: Callable[..., Analysis], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="64 dimensions"):
+        draw_sphere({"flat": make_analysis([0.5])}, tmp_path / "a.png")

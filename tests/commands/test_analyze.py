@@ -1,0 +1,147 @@
+"""`phasezero analyze`: files, tables and figures of small runs, and from the files alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from phasezero import cli
+from phasezero.analysis.record import load_analyses
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """LUCIR and LUCIR+CwD on 4 + 2 glyphs, two seeds each, every phase kept."""
+    folder = tmp_path_factory.mktemp("runs")
+    words = [
+        "run",
+        "--parallel",
+        "1",
+        "--epochs",
+        "1",
+        "--seeds",
+        "0,1",
+        "--out",
+        str(folder),
+        "--keep-phases",
+    ]
+    for setting in (
+        "protocol.phase_sizes=[4,2]",
+        "training.first.batch_size=512",
+        "training.later.batch_size=512",
+    ):
+        words += ["--set", setting]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["phasezero", *words])
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+    assert leaving.value.code == 0
+    return folder
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "180")
+
+    def call(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["phasezero", "analyze", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(leaving.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> None:
+    code, out, err = command(runs, "--phase", "0", "--phase", "1", "--out", "there", "--future", "--k", "1,3")
+    assert code == 0, err
+    there = tmp_path / "there"
+    files = sorted(path.relative_to(there) for path in there.rglob("analysis-*.json"))
+    assert len(files) == 8
+    assert Path("lucir+cwd-glyphs-sizes4-2/seed1/analysis-phase0.json") in files
+    assert "lucir/glyphs/sizes4-2 (phase=0)" in out
+    assert "alpha_3" in out
+    assert "larger eta" in out
+    comparison = json.loads((there / "comparison.json").read_text())
+    assert {one["k"] for one in comparison["findings"]} == {1, 3}
+    assert {one["classes"] for one in comparison["findings"]} == {4, 6}
+    for name in ("alpha.png", "information.png", "overlap.png"):
+        assert (there / name).read_bytes().startswith(b"\x89PNG")
+    assert not list(runs.rglob("analysis-*.json"))
+
+    # The numbers are enough: no record, no checkpoint, no data.
+    kept = tmp_path / "kept"
+    for file in files:
+        (kept / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(there / file, kept / file)
+    code, again, err = command(kept, "--read", "--k", "1,3")
+    assert code == 0, err
+    assert again.splitlines()[:10] == out.splitlines()[:10]
+    assert json.loads((kept / "comparison.json").read_text()) == comparison
+    assert (kept / "alpha.png").read_bytes() == (there / "alpha.png").read_bytes()
+
+    code, out, err = command(
+        kept, "--read", "--phase", "1", "--later", "--features", "unit", "--split", "test"
+    )
+    assert code == 0, err
+    assert "unit features of the test images" in out
+    assert {one["classes"] for one in json.loads((kept / "comparison.json").read_text())["findings"]} == {2}
+    code, _, err = command(kept, "--read", "--phase", "7")
+    assert code == 2
+    assert "phase 7" in err
+
+
+def test_one_run_beside_its_record(command: Command, runs: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    shutil.copytree(runs / "lucir-glyphs-sizes4-2" / "seed0", one)
+    code, _, err = command(one, "--floor", "1e-6")
+    assert code == 0, err
+    assert sorted(path.name for path in one.glob("a*")) == ["alpha.png", "analysis-phase1.json"]
+    (analysis,) = load_analyses([one])
+    assert analysis["train"]["raw"]["information"]["floor"] == 1e-6
+
+
+BAD = {
+    "no run": (["nowhere"], "nowhere: a run's folder is expected"),
+    "no such phase": (["RUN", "--phase", "2"], "phases 0 to 1"),
+    "bad k": (["RUN", "--k", "1,x"], "separated by commas"),
+    "k of zero": (["RUN", "--k", "0"], "from 1 on"),
+    "bad floor": (["RUN", "--floor", "0"], "above zero"),
+    "bad split": (["RUN", "--split", "val"], "'train'"),
+    "nothing to read": (["RUN", "--read"], "analysis-phaseN.json"),
+    "no device": (["RUN", "--device", "abacus"], "abacus"),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), BAD.values(), ids=BAD.keys())
+def test_bad_input_costs_a_message_and_leaves_nothing(
+    command: Command, runs: Path, tmp_path: Path, words: list[str], message: str
+) -> None:
+    one = str(runs / "lucir-glyphs-sizes4-2" / "seed0")
+    code, _, err = command(*[one if word == "RUN" else word for word in words], "--out", "out")
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_the_model(command: Command, runs: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    shutil.copytree(runs / "lucir-glyphs-sizes4-2" / "seed0", one)
+    (one / "checkpoint-phase0.safetensors").unlink()
+    code, _, err = command(one, "--phase", "0")
+    assert code == 2
+    assert "--keep-phases" in err
+    (one / "checkpoint-phase1.safetensors").write_bytes(b"no")
+    code, _, err = command(one)
+    assert code == 2
+    assert "cannot be read" in err
