@@ -1,9 +1,11 @@
-"""A data set and a configuration small enough for any test to train on."""
+"""A data set and a configuration small enough for any test to train on, and the command inside this process."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # so small are the tests that a second thread only waits
@@ -11,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # so small are the tests that a s
 import numpy as np
 import pytest
 
+from phasezero import cli
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData, ImageSplit, Preparation
 from phasezero.presets import preset
@@ -56,3 +59,25 @@ def toy_config() -> Callable[..., RunConfig]:
         return preset(name).override(values)
 
     return make
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs `phasezero ARGS` inside this process, in an empty folder: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.delenv("PHASEZERO_DATA", raising=False)
+
+    def call(*arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["phasezero", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from phasezero import cli
-
 Command = Callable[..., tuple[int, str, str]]
 QUICK = [
     "--parallel",
@@ -24,26 +22,6 @@ QUICK = [
     "--set",
     "training.later.batch_size=512",
 ]
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Runs `phasezero ARGS` inside this process, in an empty folder: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "150")
-    monkeypatch.delenv("PHASEZERO_DATA", raising=False)
-
-    def call(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["phasezero", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as leaving:
-            code = leaving.code if isinstance(leaving.code, int) else 0
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:

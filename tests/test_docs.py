@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import torch
 
 import phasezero
@@ -29,6 +30,21 @@ def test_the_method_of_the_guide_trains(toy_data: ImageData) -> None:
         assert len(run(config, data=toy_data)["phases"]) == 2
     finally:
         METHODS._entries.pop("distil", None)
+
+
+def test_the_study_of_the_analysis_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = code_blocks(ROOT / "docs" / "analysis.md", "python")
+    quick = '{"training.first.epochs": 1, "training.first.batch_size": 512}'
+    for words, fewer in (
+        ("(10, 25, 50, 100)", "(2, 3)"),
+        ('b50s10")', f'b50s10").override({quick})'),
+        ('Path("runs/nested")', 'Path("runs/nested"), parallel=1'),
+    ):
+        assert code.count(words) == 1
+        code = code.replace(words, fewer)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "analysis.md", "exec", dont_inherit=True), {"__name__": "__main__"})
+    assert "3 classes" in (tmp_path / "alpha.svg").read_text()
 
 
 def test_the_readmes_names_exist() -> None:

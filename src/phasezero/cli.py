@@ -16,6 +16,7 @@ from rich.table import Table
 from phasezero import __version__
 from phasezero.board import boards
 from phasezero.commands.analyze import analyze
+from phasezero.commands.options import parse_parallel
 from phasezero.commands.reproduce import reproduce
 from phasezero.commands.results import results
 from phasezero.config import RunConfig, load_yaml, parse_assignments
@@ -147,8 +148,8 @@ def run(
         bool, typer.Option("--keep-phases", help="Keep a checkpoint of every phase, for phasezero analyze.")
     ] = False,
     parallel: Annotated[
-        int | None, typer.Option(min=1, help="Runs at once; else as many as the cores carry, one on a GPU.")
-    ] = None,
+        str, typer.Option(help="Runs at once; auto: as many as the cores carry or the GPU gains from.")
+    ] = "auto",
     tensorboard: Annotated[Path | None, typer.Option(help="Write TensorBoard's files here.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
 ) -> None:
@@ -177,7 +178,7 @@ def run(
         resume=resume,
         store=store,
         keep_phases=keep_phases,
-        parallel=parallel,
+        parallel=parse_parallel(parallel),
         console=Console(),
         watch=boards(tensorboard) if tensorboard else None,
     )

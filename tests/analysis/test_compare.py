@@ -53,6 +53,12 @@ def test_phases_are_not_mixed_up(make_analysis: Make) -> None:
     ]
 
 
+def test_equals_are_each_compared_with_the_next(make_analysis: Make) -> None:
+    equals = [make_analysis([0.6] * 2, name=name) for name in ("one", "other")]
+    pairs = [finding.models for finding in only(compare([*equals, make_analysis([0.5] * 3)]), "more classes")]
+    assert pairs == [("one", "lucir/glyphs/3"), ("other", "lucir/glyphs/3")]
+
+
 def test_larger_eta_goes_step_by_step_within_one_protocol(make_analysis: Make) -> None:
     analyses = [
         make_analysis([0.6, 0.5], eta=eta, settings={"training.first.lr": lr})

@@ -20,7 +20,7 @@ def test_nested_configurations(toy_config: Make) -> None:
     config = toy_config()
     found = nested_configs(config, (2, 4))
     assert [one.protocol.phase_sizes for one in found] == [(2,), (4,)]
-    assert [one.name for one in found] == ["lucir+cwd/glyphs/sizes2", "lucir+cwd/glyphs/sizes4"]
+    assert [one.name for one in found] == ["lucir+cwd:0.1/glyphs/sizes2", "lucir+cwd:0.1/glyphs/sizes4"]
     assert {(one.seed, one.protocol.class_order) for one in found} == {
         (config.seed, config.protocol.class_order)
     }

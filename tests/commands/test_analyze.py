@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from phasezero import cli
 from phasezero.analysis.record import load_analyses
+from phasezero.cli import app
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -38,31 +37,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "training.later.batch_size=512",
     ):
         words += ["--set", setting]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["phasezero", *words])
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-    assert leaving.value.code == 0
+    assert app(words, standalone_mode=False) is None
     return folder
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "180")
-
-    def call(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["phasezero", "analyze", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(leaving.value.code or 0), captured.out, captured.err
-
-    return call
-
-
 def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> None:
-    code, out, err = command(runs, "--phase", "0", "--phase", "1", "--out", "there", "--future", "--k", "1,3")
+    code, out, err = command(
+        "analyze", runs, "--phase", "0", "--phase", "1", "--out", "there", "--future", "--k", "1,3"
+    )
     assert code == 0, err
     there = tmp_path / "there"
     files = sorted(path.relative_to(there) for path in there.rglob("analysis-*.json"))
@@ -83,19 +65,19 @@ def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> 
     for file in files:
         (kept / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(there / file, kept / file)
-    code, again, err = command(kept, "--read", "--k", "1,3")
+    code, again, err = command("analyze", kept, "--read", "--k", "1,3")
     assert code == 0, err
     assert again.splitlines()[:10] == out.splitlines()[:10]
     assert json.loads((kept / "comparison.json").read_text()) == comparison
     assert (kept / "alpha.png").read_bytes() == (there / "alpha.png").read_bytes()
 
     code, out, err = command(
-        kept, "--read", "--phase", "1", "--later", "--features", "unit", "--split", "test"
+        "analyze", kept, "--read", "--phase", "1", "--later", "--features", "unit", "--split", "test"
     )
     assert code == 0, err
     assert "unit features of the test images" in out
     assert {one["classes"] for one in json.loads((kept / "comparison.json").read_text())["findings"]} == {2}
-    code, _, err = command(kept, "--read", "--phase", "7")
+    code, _, err = command("analyze", kept, "--read", "--phase", "7")
     assert code == 2
     assert "phase 7" in err
 
@@ -103,7 +85,7 @@ def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> 
 def test_one_run_beside_its_record(command: Command, runs: Path, tmp_path: Path) -> None:
     one = tmp_path / "one"
     shutil.copytree(runs / "lucir-glyphs-sizes4-2" / "seed0", one)
-    code, _, err = command(one, "--floor", "1e-6")
+    code, _, err = command("analyze", one, "--floor", "1e-6")
     assert code == 0, err
     assert sorted(path.name for path in one.glob("a*")) == ["alpha.png", "analysis-phase1.json"]
     (analysis,) = load_analyses([one])
@@ -127,7 +109,7 @@ def test_bad_input_costs_a_message_and_leaves_nothing(
     command: Command, runs: Path, tmp_path: Path, words: list[str], message: str
 ) -> None:
     one = str(runs / "lucir-glyphs-sizes4-2" / "seed0")
-    code, _, err = command(*[one if word == "RUN" else word for word in words], "--out", "out")
+    code, _, err = command("analyze", *[one if word == "RUN" else word for word in words], "--out", "out")
     assert code == 2
     assert message in err
     assert "Traceback" not in err
@@ -138,10 +120,10 @@ def test_without_the_model(command: Command, runs: Path, tmp_path: Path) -> None
     one = tmp_path / "one"
     shutil.copytree(runs / "lucir-glyphs-sizes4-2" / "seed0", one)
     (one / "checkpoint-phase0.safetensors").unlink()
-    code, _, err = command(one, "--phase", "0")
+    code, _, err = command("analyze", one, "--phase", "0")
     assert code == 2
     assert "--keep-phases" in err
     (one / "checkpoint-phase1.safetensors").write_bytes(b"no")
-    code, _, err = command(one)
+    code, _, err = command("analyze", one)
     assert code == 2
     assert "cannot be read" in err

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,6 +13,7 @@ from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.methods import METHODS
 from phasezero.presets import build_config
+from phasezero.session import run_all
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -41,8 +45,9 @@ def losses(config: RunConfig, data: ImageData) -> list[float]:
 def test_captured_equals_eager(method: str, toy_data: ImageData) -> None:
     eager = losses(small(method, "fp32", "eager"), toy_data)
     captured = losses(small(method, "fp32", "captured"), toy_data)
-    # Not to the last bit: cuDNN may choose other algorithms, and atomics add in any order.
-    assert captured == pytest.approx(eager, rel=2e-2)
+    # Not to the last bit: cuDNN may choose other algorithms, atomics add in any order, and training is chaotic.
+    assert captured[:6] == pytest.approx(eager[:6], rel=2e-2)
+    assert captured == pytest.approx(eager, rel=0.1)
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
@@ -51,9 +56,21 @@ def test_other_precisions_follow_float32(precision: str, toy_data: ImageData) ->
     assert losses(small("lucir", precision, "captured"), toy_data)[:3] == pytest.approx(exact[:3], rel=0.05)
 
 
-def test_compiled_follows_captured(toy_data: ImageData) -> None:
-    captured = losses(small("lucir", "fp32", "captured"), toy_data)
-    assert losses(small("lucir", "fp32", "compiled"), toy_data)[:3] == pytest.approx(captured[:3], rel=0.02)
+@pytest.mark.parametrize("method", ["lucir", "podnet"])
+def test_compiled_follows_captured(method: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasezero.engine.passes.COMPILATION_PAYS", 0)  # the loss too
+    captured = losses(small(method, "fp32", "captured"), toy_data)
+    assert losses(small(method, "fp32", "compiled"), toy_data)[:5] == pytest.approx(captured[:5], rel=0.02)
+
+
+def test_packed_runs_are_what_they_are_alone(tmp_path: Path) -> None:
+    sizes = {"protocol.phase_sizes": [5, 3, 2], "protocol.memory": "per_class:4", "protocol.data": "glyphs"}
+    configs = [replace(small("lucir", "fp32", "captured").override(sizes), seed=seed) for seed in range(4)]
+    packed = run_all(configs, out=tmp_path / "packed", parallel=3).records
+    alone = run_all(configs, out=tmp_path / "alone", parallel=1).records
+    for one, other in zip(packed, alone, strict=True):
+        for phase, same in zip(one["phases"][:2], other["phases"][:2], strict=True):
+            assert phase["loss"]["train"] == pytest.approx(same["loss"]["train"], rel=0.02)
 
 
 def test_the_first_phase_is_the_cpus(toy_data: ImageData) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
 from phasezero.config import RunConfig
+from phasezero.engine import parallel
+from phasezero.engine.device import Device
 from phasezero.engine.parallel import workers_for
 from phasezero.engine.passes import DivergenceError
 from phasezero.presets import preset
@@ -49,3 +52,53 @@ def test_how_many_at_once() -> None:
     assert 1 <= workers_for([one_thread] * 3) <= 3
     assert workers_for([one_thread]) == 1
     assert workers_for([one_thread.override({"engine.threads": 0})] * 3) == 1
+
+
+# ---- streams of one process: the way of GPUs, here with threads on the CPU ------------------------------------
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "shared_device", lambda configs: Device.choose(configs[0].engine))
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_a_run_is_the_same_alone_and_in_a_thread_beside_another(tmp_path: Path) -> None:
+    configs = [quick(0), quick(1), quick(2)]
+    together = run_all(configs, out=tmp_path / "together", parallel=3)
+    alone = run_all(configs, out=tmp_path / "alone", parallel=1)
+    for one, other in zip(together.records, alone.records, strict=True):
+        assert json.dumps(comparable_part(one)) == json.dumps(comparable_part(other))
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_a_failure_in_a_thread_is_raised_and_what_else_finished_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(DivergenceError, match="training diverged"):
+        run_all([quick(0, lr=1e12), quick(1)], out=tmp_path, parallel=2)
+    assert [path.parent.name for path in tmp_path.rglob("record.json")] == ["seed1"]
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_an_interruption_stops_the_threads() -> None:
+    """Whoever stops listening (an interrupt, say) does not wait for runs that would take an hour."""
+    endless = [quick(seed).override({"training.first.epochs": 100_000}) for seed in (0, 1)]
+    heard = threading.Event()
+
+    class Interrupted:
+        def started(self, phases: int, total_images: int) -> None:
+            pass
+
+        def epoch(self, *facts: object) -> None:
+            heard.set()
+            raise KeyboardInterrupt
+
+        def phase(self, result: object) -> None:
+            pass
+
+    with pytest.raises(KeyboardInterrupt):
+        list(parallel.run_jobs([parallel.Job(config) for config in endless], 2, lambda place: Interrupted()))
+    assert heard.is_set()
+
+
+def test_processes_unless_all_share_one_gpu() -> None:
+    assert parallel.shared_device([quick(0).override({"engine.device": "cpu"})] * 2) is None

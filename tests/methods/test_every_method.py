@@ -5,6 +5,7 @@ A new method or term is tested here as soon as it registers itself.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,11 +21,13 @@ from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.passes import StagePass
+from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
 from phasezero.initial import TERMS
 from phasezero.methods import METHODS
 from phasezero.methods.base import Batch, Loss
 from phasezero.nets import Output
+from phasezero.nets.model import look_through
 from phasezero.presets import build_config, fits, method_names, split_method
 from phasezero.results.record import comparable_part
 
@@ -147,3 +150,25 @@ def without_values(loss: Loss, stage_pass: StagePass) -> None:
         value = loss(batch)
         assert value.shape == ()
         value.backward()
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_steps_compile_as_one_graph(name: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Backbone and loss of every stage, traced whole (a graph break fails), give the eager step's losses."""
+    config = small(name, ("cwd",)).override({"protocol.phase_sizes": [4, 2]})
+    plain = run(config, data=toy_data)
+    traced = functools.partial(torch.compile, fullgraph=True, dynamic=False, backend="eager")
+    monkeypatch.setattr("phasezero.nets.model.look_through", traced(look_through))
+    run_as_given = StepProgram.run
+
+    def run_traced(program: StepProgram, ticket: tuple[torch.Tensor, ...]) -> None:
+        if program.compiled_judge is None:
+            program.compiled_judge, program.compiled_size = traced(program.judge), 16
+        run_as_given(program, ticket)
+
+    monkeypatch.setattr(StepProgram, "run", run_traced)
+    with torch._dynamo.config.patch(recompile_limit=64):
+        compiled = run(config, data=toy_data)
+    for one, other in zip(plain["phases"], compiled["phases"], strict=True):
+        for stage, losses in one["loss"].items():
+            assert losses == pytest.approx(other["loss"][stage], rel=1e-3)

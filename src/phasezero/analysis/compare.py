@@ -180,63 +180,66 @@ def compare(
     return found
 
 
-def _by_classes(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[AnalysisGroup]]]:
+Models = Iterator[tuple[Claim, list[AnalysisGroup]]]
+
+
+def _by_classes(groups: Sequence[AnalysisGroup]) -> Models:
     """The same terms, ever more classes in phase 0: models after phase 0, and models that have seen equally many."""
     at_start = [group for group in groups if group.first["phase"] == 0]
     counts = {group.first["seen_classes"] for group in groups if group.first["phase"] > 0}
     at_end = [group for group in groups if group.first["seen_classes"] in counts]
-    for chain in (
-        *_chains(at_start, lambda one: [one["method"], one["config"]["initial"]], _first_classes),
-        *_chains(at_end, lambda one: [one["seen_classes"], one["config"]["initial"]], _first_classes),
+    for pair in (
+        *_steps(at_start, lambda one: [one["method"], one["config"]["initial"]], _first_classes),
+        *_steps(at_end, lambda one: [one["seen_classes"], one["config"]["initial"]], _first_classes),
     ):
-        yield from (("more classes", list(pair)) for pair in itertools.pairwise(chain))
+        yield "more classes", pair
 
 
 def _first_classes(analysis: Analysis) -> int:
     return analysis["phase_sizes"][0]
 
 
-def _by_eta(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[AnalysisGroup]]]:
+def _by_eta(groups: Sequence[AnalysisGroup]) -> Models:
     """The same method and phases, ever larger eta of one form of CwD; eta 0 goes with every form."""
-    plain = [group for group in groups if not group.first["config"]["initial"]]
+    plain = [group for group in groups if not _terms(group)]
     with_cwd = [group for group in groups if _terms(group) == ["cwd"]]
     forms = {json.dumps(term_forms(group.first)): term_forms(group.first) for group in with_cwd}
     for form in forms.values():
         members = [*plain, *(group for group in with_cwd if term_forms(group.first) == form)]
-        for chain in _chains(members, lambda one: [one["method"], one["phase_sizes"]], cwd_weight):
-            yield from (("larger eta", list(pair)) for pair in itertools.pairwise(chain))
+        for pair in _steps(members, lambda one: [one["method"], one["phase_sizes"]], cwd_weight):
+            yield "larger eta", pair
 
 
-def _to_oracle(groups: Sequence[AnalysisGroup]) -> Iterator[tuple[Claim, list[AnalysisGroup]]]:
-    """Without and with a term, and the model that had most classes at once and no term."""
-    plain = [group for group in groups if not _terms(group)]
-    if not plain:
-        return
-    oracle = max(plain, key=lambda group: _first_classes(group.first))
-    for naive in plain:
-        if _first_classes(naive.first) < _first_classes(oracle.first):
-            for other in groups:
-                alike = other.first["phase_sizes"] == naive.first["phase_sizes"]
-                if _terms(other) and alike and other.first["method"] == naive.first["method"]:
-                    yield "nearer to the oracle", [naive, other, oracle]
+def _to_oracle(groups: Sequence[AnalysisGroup]) -> Models:
+    """Without and with a term, and the model of the same data that had most classes at once and no term."""
+    for other in groups:
+        plain = [group for group in groups if not _terms(group) and _data(group) == _data(other)]
+        for naive in plain:
+            oracle = max(plain, key=lambda group: _first_classes(group.first))
+            alike = all(naive.first[key] == other.first[key] for key in ("phase_sizes", "method"))
+            if _terms(other) and alike and _first_classes(naive.first) < _first_classes(oracle.first):
+                yield "nearer to the oracle", [naive, other, oracle]
 
 
 def _terms(group: AnalysisGroup) -> list[str]:
     return [term["name"] for term in group.first["config"]["initial"]]
 
 
-def _chains(
+def _data(group: AnalysisGroup) -> str:
+    return group.first["data"]["name"]
+
+
+def _steps(
     groups: Iterable[AnalysisGroup], same: Callable[[Analysis], object], rank: Callable[[Analysis], float]
 ) -> Iterator[list[AnalysisGroup]]:
-    """Groups of the same data that agree in one respect, ordered by another in which all must differ."""
-    families: dict[str, list[AnalysisGroup]] = {}
-    for group in groups:
-        key = json.dumps([group.first["data"]["name"], same(group.first)], sort_keys=True)
-        families.setdefault(key, []).append(group)
-    for members in families.values():
-        ranked = sorted(members, key=lambda group: rank(group.first))
-        if len({rank(group.first) for group in ranked}) == len(ranked):
-            yield ranked
+    """Pairs of groups of the same data that agree in one respect and are neighbours by another."""
+    families: dict[str, dict[float, list[AnalysisGroup]]] = {}
+    for group in sorted(groups, key=lambda group: rank(group.first)):
+        family = families.setdefault(json.dumps([_data(group), same(group.first)], sort_keys=True), {})
+        family.setdefault(rank(group.first), []).append(group)
+    for family in families.values():
+        for before, after in itertools.pairwise(family.values()):
+            yield from map(list, itertools.product(before, after))
 
 
 def write_findings(path: Path, findings: Sequence[Finding], *, split: Split, form: Form) -> None:

@@ -17,10 +17,19 @@ from phasezero.session import run_all, run_folder
 
 
 def nested_configs(config: RunConfig, sizes: Sequence[int]) -> list[RunConfig]:
-    """Phase 0 alone, of the first 10, 25, ... classes of one class order: the paper's nested models (Sec. 3.2)."""
+    """Phase 0 alone, of the first 10, 25, ... classes of one class order: the paper's nested models (Sec. 3.2).
+
+    Names have the terms' weights in them (`lucir+cwd:0.5/cifar100/sizes10`), so that studies of eta can share a
+    folder.
+    """
     protocols = [replace(config.protocol, phase_sizes=(size,)) for size in sizes]
     cut = [replace(config, protocol=protocol) for protocol in protocols]
-    return [replace(one, name=standard_name(one)) for one in cut]
+    return [replace(one, name=_weighted_name(one)) for one in cut]
+
+
+def _weighted_name(config: RunConfig) -> str:
+    method, _, rest = standard_name(config).partition("/")
+    return "+".join([method.partition("+")[0], *(term.label for term in config.initial)]) + f"/{rest}"
 
 
 def study(

@@ -85,9 +85,9 @@ def analyze(
             analyses = list(compute([path.parent for path in paths], phase or [-1], out, make))
         if not analyses:
             raise UserError(f"no analysis of phase {', '.join(map(str, phase or []))} is there")
+        cells = analysis_cells(analyses, split=split, form=features, ks=ks)
+        show_table(cells, analysis_caption(analyses, split, features))
         findings = compare(analyses, ks=ks, split=split, form=features, later=later)
-        shown = analysis_cells(analyses, split=split, form=features, ks=ks)
-        show_table(shown, analysis_caption(analyses, split, features))
         if findings:
             show_table(finding_cells(findings), finding_caption(findings))
         classes = shared_classes(analyses, later=later)

@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 
 from phasezero.board import boards
+from phasezero.commands.options import parse_numbers, parse_parallel, parse_words
 from phasezero.config import parse_assignments
 from phasezero.engine.deadline import parse_duration
-from phasezero.errors import UserError
 from phasezero.reproduce import conduct
 from phasezero.reproduce.plan import Filters
 from phasezero.reproduce.targets import TARGETS
@@ -36,7 +36,9 @@ def reproduce(
         Path | None,
         typer.Option(help="Finished phase-0 states; else phase0 in --out.", envvar="PHASEZERO_STORE"),
     ] = None,
-    parallel: Annotated[int | None, typer.Option(min=1, help="Runs at once.")] = None,
+    parallel: Annotated[
+        str, typer.Option(help="Runs at once; auto: as many as the device carries.")
+    ] = "auto",
     time_limit: Annotated[
         str, typer.Option(help="30m, 1h30m: start no run that would not fit, stop after a phase.")
     ] = "",
@@ -56,9 +58,9 @@ def reproduce(
     left = conduct.reproduce(
         conduct.Wish(
             targets=tuple(targets),
-            data=words(data),
-            seeds=numbers("--seeds", seeds),
-            filters=Filters(words(method), numbers("--step", step)),
+            data=parse_words(data),
+            seeds=parse_numbers("--seeds", seeds),
+            filters=Filters(parse_words(method), parse_numbers("--step", step)),
             settings=parse_assignments(settings or []),
             full=full,
         ),
@@ -66,7 +68,7 @@ def reproduce(
         records=records or [],
         root=root,
         store=store,
-        parallel=parallel,
+        parallel=parse_parallel(parallel),
         time_limit=parse_duration(time_limit) if time_limit else None,
         dry_run=dry_run,
         watch=boards(tensorboard) if tensorboard else None,
@@ -74,16 +76,3 @@ def reproduce(
     )
     if left and not dry_run:
         console.print(f"{len(left)} runs are left for lack of time; the same command goes on with them")
-
-
-def words(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def numbers(option: str, text: str) -> tuple[int, ...]:
-    parts = words(text)
-    if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
-        raise UserError(
-            f"{option} {text!r}: write different whole numbers separated by commas, such as 0,1,2"
-        )
-    return tuple(int(part) for part in parts)

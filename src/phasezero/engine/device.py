@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch.utils._triton import has_triton
 
 from phasezero.config import Engine
 from phasezero.errors import UserError
 from phasezero.nets import IncrementalModel
+
+COMPILATION_PAYS = 20_000
+"""Steps of one shape after which compiling has paid: it takes 5 to 30 s and spares a few tenths of a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +27,11 @@ class Device:
     threads: int
 
     @classmethod
-    def choose(cls, wanted: Engine) -> Device:
-        """bf16, captured on a GPU; float32, eager elsewhere; or what was asked for, if it can be had."""
+    def choose(cls, wanted: Engine, steps: int = 0) -> Device:
+        """bf16, captured on a GPU; float32, eager elsewhere; or what was asked for, if it can be had.
+
+        Compiled as well, where as many `steps` are to come as make up for the time it takes.
+        """
         name = wanted.device
         if name == "auto":
             name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -37,7 +44,8 @@ class Device:
             raise UserError("engine.device: no CUDA device is available here; use --device cpu")
         engine = wanted.engine
         if engine == "auto":
-            engine = "captured" if on_gpu else "eager"
+            pays = steps >= COMPILATION_PAYS and has_triton()
+            engine = ("compiled" if pays else "captured") if on_gpu else "eager"
         if engine != "eager" and not on_gpu:
             raise UserError(f"engine.engine: {engine!r} needs a CUDA device; use --engine eager")
         precision = wanted.precision
@@ -62,7 +70,8 @@ class Device:
 
     def synchronize(self) -> None:
         if self.torch.type == "cuda":
-            torch.cuda.synchronize(self.torch)
+            # The own stream: others may be capturing, which waiting for the whole device would break.
+            torch.cuda.current_stream(self.torch).synchronize()
 
     @contextlib.contextmanager
     def settings(self) -> Iterator[None]:
@@ -71,7 +80,9 @@ class Device:
         torch.set_num_threads(self.threads)
         backends = torch.backends
         before = (backends.cudnn.benchmark, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32)
+        tried = backends.cudnn.benchmark_limit
         backends.cudnn.benchmark = True
+        backends.cudnn.benchmark_limit = 0  # every algorithm is tried: a second or two for 1% of each step
         backends.cudnn.allow_tf32 = self.precision != "fp32"
         backends.cuda.matmul.allow_tf32 = False
         try:
@@ -79,6 +90,7 @@ class Device:
         finally:
             torch.set_num_threads(threads)
             backends.cudnn.benchmark, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32 = before
+            backends.cudnn.benchmark_limit = tried
 
 
 def processor_name() -> str:

@@ -37,12 +37,16 @@ def observe(
     was_training, half_precision = model.training, model.half_precision
     model.eval()
     model.half_precision = None  # what is reported or kept is not rounded; it costs little
+    count = len(indices)
+    if next(model.parameters()).is_cuda and count:
+        # Full batches only: for each new size cuDNN would look for its fastest algorithms anew.
+        indices = torch.cat([indices, indices[:1].expand(-count % batch_size)])
     with torch.inference_mode():
         batches = source.test_batches(indices, batch_size)
         parts = [take(model(source.prepare(ticket)[0])) for ticket in batches]
     model.train(was_training)
     model.half_precision = half_precision
-    return torch.cat(parts)
+    return torch.cat(parts)[:count]
 
 
 def pooled_features(model: IncrementalModel, source: ImageSource, indices: Tensor, batch_size: int) -> Tensor:

@@ -1,18 +1,30 @@
-"""Several runs at once, each in a process of its own; their news travel back through a queue.
+"""Several runs at once: in processes of their own on CPU cores, on streams of one process on a GPU.
 
-A run is the same alone and beside others: how many threads it computes with is a field of its configuration.
+A run is the same alone and beside others: how many threads it computes with is a field of its configuration,
+and what runs share on a GPU (docs/speed.md) is its time, the compiled code and nothing else.
 """
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import queue
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
@@ -22,6 +34,9 @@ from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
 from phasezero.experiment import run
 from phasezero.results.record import Record
+
+MOST_ON_A_GPU = 3  # a fourth run gains little: benchmarks/packing.py
+BYTES_FOR_A_RUN = 12 << 30  # ResNet-18, batch 128, with a teacher, on 32x32 images takes about a third of it
 
 
 @dataclass(frozen=True)
@@ -53,13 +68,29 @@ class Job:
 
 
 def workers_for(configs: Sequence[RunConfig]) -> int:
-    """As many runs at once as the cores carry; one where a run takes them all, or computes on a GPU."""
-    on_gpu = any(Device.choose(config.engine).torch.type != "cpu" for config in configs)
+    """As many runs at once as the cores carry (one where a run takes them all), or as fit on the GPU."""
+    devices = {Device.choose(config.engine).torch for config in configs}
+    if any(device.type != "cpu" for device in devices):
+        if len(devices) > 1:
+            return 1
+        free, _ = torch.cuda.mem_get_info(devices.pop())
+        return max(1, min(len(configs), MOST_ON_A_GPU, free // BYTES_FOR_A_RUN))
     threads = [config.engine.threads for config in configs]
-    if on_gpu or not all(threads):
+    if not all(threads):
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(len(configs), cores // max(threads)))
+
+
+def shared_device(configs: Sequence[RunConfig]) -> Device | None:
+    """The GPU on which all of these can run as streams of one process; None where processes serve better."""
+    devices = [Device.choose(config.engine) for config in configs]
+    switches = {(device.torch, device.precision == "fp32") for device in devices}
+    return devices[0] if len(switches) == 1 and devices[0].torch.type == "cuda" else None
+
+
+class StoppedError(Exception):
+    """A run in a thread was told to give up."""
 
 
 def run_jobs(
@@ -80,9 +111,8 @@ def run_jobs(
                 continue
             yield place, record
         return
-    context = multiprocessing.get_context("spawn")  # a forked CUDA, or a forked thread pool, does not work
-    with context.Manager() as manager, ProcessPoolExecutor(workers, context) as pool:
-        news = manager.Queue()
+    device = shared_device([job.config for job in jobs])
+    with _in_processes(workers) if device is None else _in_threads(workers, device) as (pool, news):
         places: dict[Future[Record], int] = {
             pool.submit(_work, job, place, news): place for place, job in enumerate(jobs)
         }
@@ -104,6 +134,44 @@ def run_jobs(
                         waiting.cancel()
         if failure is not None:
             raise failure
+
+
+Crew = tuple[Executor, Any]
+"""Workers, and the queue through which they tell their news."""
+
+
+@contextlib.contextmanager
+def _in_processes(workers: int) -> Iterator[Crew]:
+    context = multiprocessing.get_context("spawn")  # a forked CUDA, or a forked thread pool, does not work
+    with context.Manager() as manager, ProcessPoolExecutor(workers, context) as pool:
+        yield pool, manager.Queue()
+
+
+@contextlib.contextmanager
+def _in_threads(workers: int, device: Device) -> Iterator[Crew]:
+    """Each worker has a stream of its own. The GPU's switches are set once here, for all."""
+    news = _StoppableQueue()
+
+    def on_own_stream() -> None:
+        if device.torch.type == "cuda":
+            torch.cuda.set_stream(torch.cuda.Stream(device.torch))
+
+    with device.settings(), ThreadPoolExecutor(workers, initializer=on_own_stream) as pool:
+        try:
+            yield pool, news
+        finally:  # at an interruption too: threads cannot be killed, so they are told
+            news.stopped.set()
+            pool.shutdown(cancel_futures=True)
+
+
+class _StoppableQueue(queue.SimpleQueue[Any]):
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        if self.stopped.is_set():
+            raise StoppedError
+        super().put(item, block, timeout)
 
 
 def _deliver(news: Any, listeners: dict[int, Listener], listen: Callable[[int], Listener]) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from phasezero.data.loader import ImageSource, Ticket
-from phasezero.engine.device import Device
+from phasezero.engine.device import COMPILATION_PAYS, Device
 from phasezero.engine.step import StepProgram, make_step
 from phasezero.methods.base import Loss, Stage
 from phasezero.nets import IncrementalModel
@@ -43,17 +43,22 @@ class StagePass:
         self.program = StepProgram(model, watched, loss, stage, source, device.torch)
         self.step = make_step(self.program, device.engine)
         if device.engine == "compiled":
-            model.compile_backbone(stage.schedule.batch_size)
+            for one in (model, watched):
+                if one is not None:
+                    one.compiled_sizes.add(stage.schedule.batch_size)
+            # The loss is another one in each phase, so only a long stage has it compiled.
+            if stage.schedule.epochs * len(indices) >= COMPILATION_PAYS * stage.schedule.batch_size:
+                self.program.compile_judge(stage.schedule.batch_size)
 
-    def epoch(self, epoch: int, rng: torch.Generator) -> float:
-        """Trains one epoch; the mean loss over its images."""
+    def epoch(self, epoch: int, rng: torch.Generator) -> Tensor:
+        """Trains one epoch (on a GPU: has it begun); the mean loss over its images, still on the device."""
         self.model.train(self.stage.batch_statistics)
         self.program.learning_rate.fill_(self.stage.schedule.lr_at(epoch))
         self.program.loss_sum.zero_()
         with self._gradients():
             for ticket in self._batches(rng):
                 self.step(ticket)
-        return float(self.program.loss_sum) / len(self.indices)  # the epoch's only wait for the device
+        return self.program.loss_sum / len(self.indices)
 
     def _batches(self, rng: torch.Generator) -> Iterator[Ticket]:
         batch_size = self.stage.schedule.batch_size

@@ -7,14 +7,20 @@ last batch is smaller); the learning rate lives in a tensor, so that it moves wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from phasezero.data.loader import ImageSource, Ticket
 from phasezero.methods.base import Batch, Loss, Stage
-from phasezero.nets import IncrementalModel
+from phasezero.nets import Features, IncrementalModel, Output
+from phasezero.nets.model import compiled
+
+CAPTURING = threading.Lock()
+"""One capture at a time: runs may share the device in threads, and compiling is no work for two either."""
 
 
 class LossScale:
@@ -51,6 +57,9 @@ class StepProgram:
         device: torch.device,
     ) -> None:
         self.model, self.teacher, self.loss, self.source = model, teacher, loss, source
+        self.teacher_stream: torch.cuda.Stream | None = None
+        self.compiled_judge: Callable[..., Tensor] | None = None
+        self.compiled_size = 0
         self.clamp = stage.clamp_gradients
         self.learning_rate = torch.tensor(stage.schedule.lr, device=device)
         self.optimizer = torch.optim.SGD(
@@ -73,14 +82,33 @@ class StepProgram:
         if self.scaling is not None:
             self.optimizer.found_inf = self.scaling.overflow  # type: ignore[attr-defined]
 
+    def judge(self, images: Tensor, labels: Tensor, found: Features, teacher: Output | None) -> Tensor:
+        """From the backbone's features to the loss."""
+        return self.loss(Batch(images, labels, self.model.score(found), teacher))
+
+    def compile_judge(self, batch_size: int) -> None:
+        self.compiled_judge, self.compiled_size = compiled(self.judge), batch_size
+
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Without gradients and, where there is a stream for it, beside the model's own forward pass."""
+        with torch.no_grad():
+            if self.teacher_stream is None:
+                yield
+                return
+            self.teacher_stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.teacher_stream):
+                yield
+
     def run(self, ticket: Ticket) -> None:
         images, labels = self.source.prepare(ticket)
-        output = self.model(images)
-        teacher_output = None
-        if self.teacher is not None:
-            with torch.no_grad():
-                teacher_output = self.teacher(images)
-        loss = self.loss(Batch(images, labels, output, teacher_output))
+        with self._aside():
+            teacher_output = self.teacher(images) if self.teacher is not None else None
+        found = self.model.look(images)
+        if self.teacher_stream is not None:
+            torch.cuda.current_stream().wait_stream(self.teacher_stream)
+        judge = self.compiled_judge if len(labels) == self.compiled_size else None
+        loss = (judge or self.judge)(images, labels, found, teacher_output)
         for parameter in self.fresh:
             parameter.grad = None
         (loss if self.scaling is None else loss * self.scaling.scale).backward()
@@ -110,6 +138,10 @@ class CapturedStep:
 
     def __init__(self, program: StepProgram) -> None:
         self.program = program
+        if program.teacher is not None:
+            # Neither network fills the device, so they share it. (Safe without a graph only by chance: the
+            # teacher's output would be freed on the wrong stream.)
+            program.teacher_stream = torch.cuda.Stream()
         self.graphs: dict[tuple[torch.Size, ...], tuple[torch.cuda.CUDAGraph, Ticket]] = {}
 
     def __call__(self, ticket: Ticket) -> None:
@@ -122,7 +154,10 @@ class CapturedStep:
         graph.replay()
 
     def _capture(self, ticket: Ticket) -> tuple[torch.cuda.CUDAGraph, Ticket]:
-        inputs = tuple(part.clone() for part in ticket)
+        with CAPTURING:
+            return self._captured(tuple(part.clone() for part in ticket))
+
+    def _captured(self, inputs: Ticket) -> tuple[torch.cuda.CUDAGraph, Ticket]:
         # Warming up trains: what it changes is put back, so that a captured run equals an eager one.
         before = [tensor.detach().clone() for tensor in self.program.state()]
         stream = torch.cuda.Stream()
@@ -135,7 +170,8 @@ class CapturedStep:
             for tensor, saved in zip(self.program.state(), before, strict=True):
                 tensor.copy_(saved)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # The mode: what other threads do meanwhile on streams of their own is none of this capture's business.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.program.run(inputs)
         return graph, inputs
 

@@ -25,7 +25,7 @@ from phasezero.memory import ExemplarMemory, MemoryRule
 from phasezero.methods import METHODS, Batch, Stage
 from phasezero.methods.base import Loss
 from phasezero.nets import NETWORKS, IncrementalModel
-from phasezero.seeding import derive_seed, generator
+from phasezero.seeding import derive_seed, generator, seeded_globally
 
 
 def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device]:
@@ -43,7 +43,7 @@ def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device]:
                 f"memory {protocol.memory}: class {data.class_names[stream.order[fewest]]!r} has only "
                 f"{images[fewest]} training images; keep at most per_class:{images[fewest]}, or use total:M"
             )
-    return stream, Device.choose(config.engine)
+    return stream, Device.choose(config.engine, _steps_of_phase_zero(config, data, stream))
 
 
 class Trainer:
@@ -73,11 +73,11 @@ class Trainer:
 
         self.method = METHODS[config.method.name](config.method)
         self.memory = ExemplarMemory(MemoryRule.parse(protocol.memory), protocol.selection)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(config.seed, "network"))
+        with seeded_globally(derive_seed(config.seed, "network")):
             channels = len(data.preparation.mean)
             backbone = NETWORKS[config.network.name](channels=channels, last_relu=config.network.last_relu)
             model = IncrementalModel(backbone, self.method.make_head(backbone.feature_size))
+        model.keep_maps = self.method.needs_maps
         self.model = self.device.place(model)
         self.teacher: IncrementalModel | None = None
         self.phases_done = 0
@@ -133,18 +133,25 @@ class Trainer:
         passes = [self._make_pass(stage, phase, indices)]
         if stage.each_epoch is not None:
             passes.append(self._make_pass(stage.each_epoch, phase, stage.each_epoch.images(images)))
-        mean_losses = []
-        for epoch in range(stage.schedule.epochs):
-            for one in passes:
-                rng = generator(self.config.seed, "batches", phase.index, one.stage.name, epoch)
-                loss = one.epoch(epoch, rng)
-                where = f"phase {phase.index}, stage {one.stage.name!r}, epoch {epoch}"
-                refuse_divergence(loss, self.config.engine.loss_limit, where, one.stage)
-                if one is passes[0]:
-                    mean_losses.append(loss)
-            if self.listener:
-                epochs = stage.schedule.epochs
-                self.listener.epoch(phase, stage.name, epoch, epochs, mean_losses[-1], len(indices))
+        mean_losses: list[float] = []
+        under_way: list[Tensor] = []
+        for epoch in range(stage.schedule.epochs + 1):
+            begun = []
+            if epoch < stage.schedule.epochs:
+                for one in passes:
+                    rng = generator(self.config.seed, "batches", phase.index, one.stage.name, epoch)
+                    begun.append(one.epoch(epoch, rng))
+            # An epoch's losses are read when the next one's work is on its way: the device never waits.
+            if under_way:
+                means = [float(loss) for loss in under_way]
+                for one, loss in zip(passes, means, strict=True):
+                    where = f"phase {phase.index}, stage {one.stage.name!r}, epoch {epoch - 1}"
+                    refuse_divergence(loss, self.config.engine.loss_limit, where, one.stage)
+                mean_losses.append(means[0])
+                if self.listener:
+                    epochs = stage.schedule.epochs
+                    self.listener.epoch(phase, stage.name, epoch - 1, epochs, means[0], len(indices))
+            under_way = begun
         for one in passes:
             one.close()
         return mean_losses
@@ -173,6 +180,12 @@ class Trainer:
 
     def train_features(self, indices: Tensor) -> Tensor:
         return pooled_features(self.model, self.train, indices, self.config.engine.test_batch_size)
+
+
+def _steps_of_phase_zero(config: RunConfig, data: ImageData, stream: ClassStream) -> int:
+    images = int(np.isin(data.train.labels, stream.order[: stream.phases[0].seen]).sum())
+    first = config.training.first
+    return first.epochs * -(-images // first.batch_size)
 
 
 class _PhaseView:

@@ -80,7 +80,7 @@ class Aanet(Lucir):
         if phase.index == 1:
             if not isinstance(model.backbone, ResNet):
                 raise UserError("aanet mixes the stages of two ResNets; choose one of those as network.name")
-            model.replace_backbone(AggregatedResNet(model.backbone))
+            model.backbone = AggregatedResNet(model.backbone)
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
         train, *others = super().stages(model, phase, schedule)

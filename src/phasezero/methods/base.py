@@ -113,6 +113,9 @@ class Method:
     needs_teacher: ClassVar[bool] = True
     """Whether losses look at the previous phase's model."""
 
+    needs_maps: ClassVar[bool] = False
+    """Whether losses look at the maps of the backbone's stages."""
+
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
 

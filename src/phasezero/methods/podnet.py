@@ -104,6 +104,7 @@ class Podnet(Method):
     variants = {
         "original": {"cifar100": {"network.name": "resnet32-podnet", "training.brightness": 63 / 255}},
     }
+    needs_maps = True
     options: Options
 
     def make_head(self, feature_size: int) -> GrowingHead:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from phasezero.nets.resnet import NETWORKS, Backbone, Features, at_least_float32
+from phasezero.nets.resnet import NETWORKS, Backbone, BatchNorm, Features, at_least_float32
 
 _HIDDEN = 512
 
@@ -19,7 +19,7 @@ _HIDDEN = 512
 def _convolution(inputs: int, outputs: int, *, stride: int = 1, pool: bool = False) -> nn.Sequential:
     layers = [
         nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
-        nn.BatchNorm2d(outputs),
+        BatchNorm(outputs),
         nn.ReLU(),
         *([nn.MaxPool2d(2)] if pool else []),
     ]

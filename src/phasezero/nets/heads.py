@@ -19,6 +19,7 @@ class Scores(NamedTuple):
 class GrowingHead(nn.Module):
     """The part that all heads share: a list of weight blocks, [classes of the phase, d] each."""
 
+    place: Tensor
     corrects_bias: ClassVar[bool] = False
     """Whether logits are corrected similarities, so that both answers are worth recording (BiC)."""
 
@@ -26,6 +27,8 @@ class GrowingHead(nn.Module):
         super().__init__()
         self.feature_size = feature_size
         self.blocks = nn.ParameterList()
+        # An empty tensor that moves with the head: where, and of which type, new blocks are made.
+        self.register_buffer("place", torch.empty(0), persistent=False)
 
     @property
     def classes(self) -> int:
@@ -35,7 +38,7 @@ class GrowingHead(nn.Module):
         """Appends a block, uniform in +-1/sqrt(d) (LUCIR's and torch.nn.Linear's initialisation)."""
         bound = 1 / math.sqrt(self.feature_size)
         weights = torch.empty(classes, self.feature_size).uniform_(-bound, bound, generator=generator)
-        block = nn.Parameter(weights.to(self._like()))
+        block = nn.Parameter(weights.to(self.place))
         self.blocks.append(block)
         return block
 
@@ -46,10 +49,6 @@ class GrowingHead(nn.Module):
 
     def weight(self) -> Tensor:
         return torch.cat(list(self.blocks))
-
-    def _like(self) -> Tensor:
-        """A tensor that has this head's device and dtype."""
-        return next(self.parameters(), torch.empty(0))
 
     def forward(self, features: Tensor) -> Scores:
         raise NotImplementedError

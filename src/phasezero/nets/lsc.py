@@ -44,7 +44,7 @@ class LocalSimilarityHead(GrowingHead):
     def grow(self, classes: int, generator: torch.Generator) -> nn.Parameter:
         """Appends a block, Kaiming normal of linear gain: deviation 1/sqrt(d)."""
         drawn = torch.randn(classes, self.proxies, self.feature_size, generator=generator)
-        block = nn.Parameter((drawn / math.sqrt(self.feature_size)).to(self._like()))
+        block = nn.Parameter((drawn / math.sqrt(self.feature_size)).to(self.place))
         self.blocks.append(block)
         return block
 

@@ -7,7 +7,7 @@ precision of the convolutions: CwD standardises these features, and should not s
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -26,18 +26,30 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+class BatchNorm(nn.BatchNorm2d):
+    """Does not count its batches: a kernel a layer and step, for a number that only `momentum=None` reads."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__(features)
+        self.num_batches_tracked = None
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any) -> None:
+        # A state of version 1 would be given the missing counter.
+        super()._load_from_state_dict(state_dict, prefix, {**local_metadata, "version": 2}, *others)
+
+
 class BasicBlock(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
+        self.bn1 = BatchNorm(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        self.bn2 = BatchNorm(outputs)
         self.relu = nn.ReLU()
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
             self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), BatchNorm(outputs)
             )
         self.last_relu: nn.Module = nn.ReLU()
         self.is_last = False
@@ -74,14 +86,14 @@ class ResNet(Backbone):
         if stem == "imagenet":
             self.stem = nn.Sequential(
                 nn.Conv2d(channels, widths[0], 7, 2, 3, bias=False),
-                nn.BatchNorm2d(widths[0]),
+                BatchNorm(widths[0]),
                 nn.ReLU(),
                 nn.MaxPool2d(3, 2, 1),
             )
         else:
             stride = 2 if stem == "conv3-stride2" else 1
             self.stem = nn.Sequential(
-                nn.Conv2d(channels, widths[0], 3, stride, 1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU()
+                nn.Conv2d(channels, widths[0], 3, stride, 1, bias=False), BatchNorm(widths[0]), nn.ReLU()
             )
             if stem == "conv3-pool":  # PODNet's for large images
                 self.stem.append(nn.MaxPool2d(3, 2, 1))
