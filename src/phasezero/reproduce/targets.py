@@ -87,8 +87,8 @@ _ALL = (
         "methods",
         (Block(("lwf", "icarl", "bic", *PAIR, "podnet", "podnet+cwd", "aanet", "aanet+cwd")),),
         data=(CIFAR100, IMAGENET100, IMAGENET),
-        note="Which variant of LwF, iCaRL and BiC the paper ran, and the networks and coefficients of its PODNet "
-        "and AANet rows, are not known (docs/methods.md).",
+        note="Which variant of LwF, iCaRL and BiC the paper ran, the networks and coefficients of its PODNet and "
+        "AANet rows, and which ImageNet100 all but its LUCIR rows are of, are not known (docs/methods.md).",
     ),
     Target(
         "table2",
