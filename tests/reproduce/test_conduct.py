@@ -99,6 +99,13 @@ def test_a_time_limit_stops_after_a_phase_and_the_same_command_goes_on(
     assert json.loads((tmp_path / "lucir-glyphs-b50s10-short/seed0/record.json").read_text())["seed"] == 0
 
 
+def test_runs_longer_than_the_limit_are_named(tmp_path: Path, console: Console) -> None:
+    wish = Wish(("table4",), ("glyphs",), seeds=(0,))
+    left = reproduce(wish, out=tmp_path, time_limit=1.0, dry_run=True, console=console)
+    assert len(left) == 4
+    assert "4 of them take longer than the time limit and will not be started" in console.export_text()
+
+
 def test_curves_and_sweeps_are_drawn_in_three_formats(tmp_path: Path, console: Console) -> None:
     wish = Wish(
         ("fig5", "fig6"), ("glyphs",), seeds=(0,), filters=Filters(("lucir",), (5,)), settings=MINIMAL

@@ -105,7 +105,11 @@ def test_figures_of_models_need_the_model_or_its_analysis(record_of: Make, tmp_p
     record = record_of(config)
     there = [(tmp_path / "record.json", record)]
     assert attach(plan(wish), there)[0].lines[0].records == {}
-    (tmp_path / "checkpoint.safetensors").touch()
+    (tmp_path / "analysis-phase0.json").touch()  # of another phase than the last
+    assert attach(plan(wish), there)[0].lines[0].records == {}
+    (tmp_path / "analysis-phase1.json").touch()
+    assert list(attach(plan(wish), there)[0].lines[0].records) == [0]
+    (tmp_path / "analysis-phase1.json").rename(tmp_path / "checkpoint.safetensors")
     assert list(attach(plan(wish), there)[0].lines[0].records) == [0]
 
 

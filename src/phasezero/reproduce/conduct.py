@@ -17,7 +17,7 @@ from phasezero.engine.listener import Listener
 from phasezero.engine.parallel import workers_for
 from phasezero.errors import UserError, unknown
 from phasezero.reproduce.estimate import Estimate, estimate
-from phasezero.reproduce.pictures import MODEL_VIEWS, Workplace, can_be_analysed, draw
+from phasezero.reproduce.pictures import Workplace, can_be_shown, draw
 from phasezero.reproduce.plan import Filters, Shelf, choose_data, expand, missing_runs, with_records
 from phasezero.reproduce.targets import TARGETS, Target
 from phasezero.reproduce.views import Shown, write_texts
@@ -65,10 +65,9 @@ def plan(wish: Wish) -> list[Shown]:
 
 def attach(planned: Sequence[Shown], records: Sequence[tuple[Path, Record]]) -> list[Shown]:
     """The same with the records that are there. A figure of models wants the model, too, or its analysis."""
-    everything, models = Shelf(records), Shelf(one for one in records if can_be_analysed(*one))
     attached = []
     for shown in planned:
-        shelf = models if shown.target.view in MODEL_VIEWS else everything
+        shelf = Shelf(one for one in records if can_be_shown(shown.target.view, *one))
         lines = [with_records(line, shown.seeds, shelf) for line in shown.lines]
         attached.append(replace(shown, lines=lines))
     return attached
@@ -101,6 +100,9 @@ def reproduce(
     guess = estimate(todo, [record for _, record in found], out)
     workers = min(parallel or (workers_for(todo) if todo else 1), max(len(todo), 1))
     print_plan(planned, todo, guess, workers, console)
+    too_long = sum(seconds > time_limit for seconds in guess.seconds) if time_limit is not None else 0
+    if too_long:
+        console.print(f"note: {too_long} of them take longer than the time limit and will not be started")
     if dry_run:
         return todo
     left: list[RunConfig] = []

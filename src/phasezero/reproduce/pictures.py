@@ -48,26 +48,36 @@ class Workplace:
     store: Path | None = None
 
 
-def can_be_analysed(path: Path, record: Record) -> bool:
-    """Whether the model behind a record, or an analysis, is still beside it."""
-    return (path.parent / CHECKPOINT).exists() or any(path.parent.glob(analysis_name("*")))
+def can_be_shown(view: str, path: Path, record: Record) -> bool:
+    """Whether what a view wants of a run is still beside its record: for a model its state, or its analysis."""
+    if view not in MODEL_VIEWS:
+        return True
+    name = analysis_name(_phase_shown(view, record))
+    return (path.parent / CHECKPOINT).exists() or (path.parent / name).exists()
 
 
-def analyse(lines: Sequence[Line], place: Workplace, *, first: bool = False) -> list[Analysis]:
-    """The models at the end of all runs; or after their phase 0, looked at with the classes to come.
+def _phase_shown(view: str, record: Record) -> int:
+    """Spheres are of phase 0 (the oracle's is its only one), the rest of the end."""
+    return 0 if view in SPHERES else len(record["phases"]) - 1
+
+
+def analyse(view: str, lines: Sequence[Line], place: Workplace) -> list[Analysis]:
+    """The models that a view shows; for a sphere with the classes to come.
 
     An analysis that is there already is read, others are made and written beside the run in `place.out`.
     """
-    found = []
+    found, future = [], view in SPHERES
     for line in lines:
         for seed, (path, record) in sorted(line.records.items()):
-            phase = 0 if first else len(record["phases"]) - 1
-            wanted = record["data"]["classes"] if first else record["phases"][phase]["seen_classes"]
+            phase = _phase_shown(view, record)
+            wanted = record["data"]["classes"] if future else record["phases"][phase]["seen_classes"]
             own = run_folder(place.out, line.seeded(seed)) / analysis_name(phase)
             there = [one for one in (path.parent / own.name, own) if one.exists()]
             kept = [one for one in map(read_analysis, there) if len(one["classes"]) >= wanted]
             if not kept:
-                made = analyse_run(path.parent, phase=phase, root=place.root, store=place.store, future=first)
+                made = analyse_run(
+                    path.parent, phase=phase, root=place.root, store=place.store, future=future
+                )
                 own.parent.mkdir(parents=True, exist_ok=True)
                 write_analysis(own, made)
                 kept = [read_analysis(own)]
@@ -83,7 +93,7 @@ def draw(shown: Shown, place: Workplace, base: Path) -> tuple[Grid, list[Path]]:
         make = makers.get(shown.target.view)
         grid = methods_grid(shown) if shown.target.view == "methods" else cells_grid(shown)
         return grid, make(shown, lines, base) if make and lines else []
-    analyses = analyse(lines, place, first=shown.target.view in SPHERES)
+    analyses = analyse(shown.target.view, lines, place)
     if not analyses:
         return cells_grid(shown), []
     caption = f"{shown.caption} {analysis_caption(analyses, 'train', 'raw')}"
