@@ -124,7 +124,11 @@ def test_spectra_from_models_that_runs_left(tmp_path: Path, console: Console) ->
     assert reproduce(wish, out=tmp_path, parallel=1, console=console) == []
     assert (tmp_path / "fig7-glyphs.png").exists()
     assert "information" in (tmp_path / "fig7-glyphs.md").read_text()
-    assert list(tmp_path.rglob("analysis-phase0.json"))
+    (model, *_) = tmp_path.rglob("analysis-phase0.json")
+    for path in (model, model.with_name("checkpoint.safetensors")):
+        path.unlink()
+    with pytest.raises(UserError, match="a record without its model"):
+        reproduce(wish, out=tmp_path, parallel=1, console=console)
 
 
 def test_data_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path, console: Console) -> None:

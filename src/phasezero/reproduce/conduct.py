@@ -23,7 +23,7 @@ from phasezero.reproduce.targets import TARGETS, Target
 from phasezero.reproduce.views import Shown, write_texts
 from phasezero.results.grid import Grid, print_grid
 from phasezero.results.record import FILE_NAME, Record, find_records, read_record
-from phasezero.session import run_all, slug
+from phasezero.session import run_all, run_folder, slug
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,7 @@ def reproduce(
     left: list[RunConfig] = []
     if todo:
         refuse_missing(todo, root or default_root())
+        refuse_models_gone(todo, out)
         left = run_all(
             todo,
             root=root,
@@ -183,3 +184,11 @@ def refuse_missing(todo: Sequence[RunConfig], root: Path) -> None:
             f"{', '.join(gone)} not found under {root}; say --root, or choose what stands in: "
             "--data cifar100 (phasezero data get cifar100), or --data glyphs, which is always there"
         )
+
+
+def refuse_models_gone(todo: Sequence[RunConfig], out: Path) -> None:
+    """A run that is to be made, though its record is in place: a figure wants its model, which is gone."""
+    for config in todo:
+        folder = run_folder(out, config)
+        if (folder / FILE_NAME).exists() and read_record(folder)["config"] == config.to_dict():
+            raise UserError(f"{folder} holds a record without its model; remove it, or choose another --out")
