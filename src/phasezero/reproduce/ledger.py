@@ -138,7 +138,7 @@ def write_results(folder: Path, start: Path) -> str:
     """The text of RESULTS.md for the records in a folder, their paths as seen from `start`."""
     shelf = Shelf(read_results(folder))
     by_table = {name: entries(TARGETS[name], shelf) for name in TABLES}
-    stand_ins = {name: shown for name in TABLES[1:] if (shown := ablation_on_cifar100(name, shelf))}
+    stand_ins = ablations_on_cifar100(shelf)
     lines = [entry.line for listed in by_table.values() for entry in listed]
     lines += [line for shown in stand_ins.values() for line in shown.lines]
     used = {path: record for line in lines for path, record in line.records.values()}
@@ -174,15 +174,17 @@ def _summary(by_table: dict[str, list[Entry]]) -> str:
     return markdown(Grid(["table", "cells", "run", "verified"], rows))
 
 
-def ablation_on_cifar100(name: str, shelf: Shelf) -> Shown | None:
-    """Where an ablation, which the paper made on ImageNet100, has runs on CIFAR100 that are not of Table 1."""
+def ablations_on_cifar100(shelf: Shelf) -> dict[str, Shown]:
+    """Ablations, which the paper made on ImageNet100, that have runs on CIFAR100 besides those of Table 1."""
     seeds = {record["seed"] for _, record in shelf.records}
-    lines = [with_records(line, seeds, shelf) for line in expand(TARGETS[name], CIFAR100, {})]
-    there = [line for line in lines if line.records]
-    table1 = {line.config.name for line in expand(TARGETS["table1"], CIFAR100, {})}
-    if {line.config.name for line in there} <= table1:
-        return None
-    return Shown(TARGETS[name], CIFAR100, there, {}, ())
+    of_table1 = {line.config.name for line in expand(TARGETS["table1"], CIFAR100, {})}
+    found = {}
+    for name in TABLES[1:]:
+        lines = [with_records(line, seeds, shelf) for line in expand(TARGETS[name], CIFAR100, {})]
+        there = [line for line in lines if line.records]
+        if not {line.config.name for line in there} <= of_table1:
+            found[name] = Shown(TARGETS[name], CIFAR100, there, {}, ())
+    return found
 
 
 def other_runs(records: Iterable[Record]) -> Grid:

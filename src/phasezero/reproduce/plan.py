@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -96,10 +97,22 @@ def _configs(block: Block, data: str) -> Iterable[RunConfig]:
         yield build_config(method, data, initial=terms).override(protocol)
 
 
+def usual_config(config: RunConfig) -> RunConfig:
+    """The same method and terms on the same data, with the usual weights and memory."""
+    return _usual_config(
+        config.method.name, config.protocol.data, tuple(term.name for term in config.initial)
+    )
+
+
+@cache
+def _usual_config(method: str, data: str, terms: tuple[str, ...]) -> RunConfig:
+    return build_config(method, data, initial=terms)
+
+
 def run_name(config: RunConfig) -> str:
     """The standard name, and what sets the runs of one target apart: a term's weight, and R."""
     label, data, sizes = standard_name(config).rsplit("/", 2)
-    usual = build_config(label.partition("+")[0], data, initial=[term.name for term in config.initial])
+    usual = usual_config(config)
     weights = [
         term.name if term == own else term.label
         for term, own in zip(config.initial, usual.initial, strict=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from phasezero.config import RunConfig
 from phasezero.memory import MemoryRule
-from phasezero.presets import build_config
-from phasezero.reproduce.plan import SHORT, SHORT_EPOCHS, Line, stand_in
+from phasezero.reproduce.plan import SHORT, SHORT_EPOCHS, Line, stand_in, usual_config
 from phasezero.reproduce.targets import PAPER_NAMES, Target
 from phasezero.results.grid import NOTHING, Cell, Grid, Spread, comma_separated, latex, markdown
 from phasezero.results.metrics import mean_and_deviation
@@ -67,7 +66,7 @@ class Shown:
 
 def label(config: RunConfig) -> str:
     """`LUCIR + CwD`; with the coefficient where it is not the usual one."""
-    usual = build_config(config.method.name, config.protocol.data, initial=[t.name for t in config.initial])
+    usual = usual_config(config)
     parts = [NAMES.get(config.method.name, config.method.name)]
     for term, own in zip(config.initial, usual.initial, strict=True):
         name = TERM_NAMES.get(term.name, term.name)
@@ -78,7 +77,7 @@ def label(config: RunConfig) -> str:
 
 def published(shown: Shown, config: RunConfig) -> PublishedCell | None:
     """The paper's cell for a line; none for coefficients other than the usual."""
-    usual = build_config(config.method.name, config.protocol.data, initial=[t.name for t in config.initial])
+    usual = usual_config(config)
     protocol, rule = config.protocol, MemoryRule.parse(config.protocol.memory)
     if protocol.phase_sizes or config.initial != usual.initial or rule.kind != "per_class":
         return None
