@@ -132,7 +132,7 @@ def test_file_and_tables_tell_all_of_it(make_analysis: Make, tmp_path: Path) -> 
     assert first["holds"] == "0 of 14"
     assert first["difference"] == "+0.1000 ± 0.0000"
     assert "class 0 (2)" in first["exceptions"]
-    assert "and 3 more classes" in first["exceptions"]
+    assert "and 3 more" in first["exceptions"]
     assert (second["statement"], second["models"], second["k"]) == ("", "", "2")
 
     header, rows = analysis_cells(analyses)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,8 @@ import jsonschema
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from phasezero import run, write_record
 from phasezero.analysis.measure import analyse_run
@@ -172,6 +174,16 @@ def test_where_a_models_state_is_found(
 
 def without_place(analysis: Analysis) -> dict[str, Any]:
     return {key: value for key, value in analysis.items() if key != "environment"}
+
+
+def test_a_state_of_another_network_is_refused(trained: Path, toy_data: ImageData, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    checkpoint = phase_checkpoint(tmp_path / "run" / CHECKPOINT, 2)
+    with safe_open(checkpoint, "pt") as file:
+        metadata = file.metadata()
+    save_file({**load_file(checkpoint), "model.backbone.extra": torch.zeros(1)}, checkpoint, metadata)
+    with pytest.raises(UserError, match="not of this version's 'resnet-glyphs'"):
+        analyse_run(tmp_path / "run", data=toy_data)
 
 
 def test_other_classes_are_refused(trained: Path, toy_data: ImageData) -> None:

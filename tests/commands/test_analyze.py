@@ -127,3 +127,16 @@ def test_without_the_model(command: Command, runs: Path, tmp_path: Path) -> None
     code, _, err = command("analyze", one)
     assert code == 2
     assert "cannot be read" in err
+
+
+def test_a_run_anew_takes_the_old_models_and_their_analyses_away(
+    command: Command, runs: Path, tmp_path: Path
+) -> None:
+    one = tmp_path / "again" / "lucir-glyphs-sizes4-2" / "seed0"
+    shutil.copytree(runs / "lucir-glyphs-sizes4-2" / "seed0", one)
+    assert command("analyze", one, "--phase", "0")[0] == 0
+    assert {"analysis-phase0.json", "checkpoint-phase1.safetensors"} <= {path.name for path in one.iterdir()}
+    code, _, err = command("run", "--config", one / "config.yaml", "--out", "again", "--overwrite")
+    assert code == 0, err
+    left = {path.name for path in one.iterdir()}
+    assert left == {"alpha.png", "checkpoint.safetensors", "config.yaml", "record.json"}

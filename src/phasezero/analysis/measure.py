@@ -72,7 +72,12 @@ def analyse_run(
     trainer = Trainer(replace(config, engine=exact), data)
     if [str(data.class_ids[index]) for index in trainer.stream.order] != record["data"]["class_ids"]:
         raise UserError(f"{folder}: data {data.name!r} has other classes now than when the run was made")
-    trainer.restore(phase + 1, saved.model, saved.exemplars)
+    try:
+        trainer.restore(phase + 1, saved.model, saved.exemplars)
+    except RuntimeError:  # torch's, with a page of keys
+        raise UserError(
+            f"{folder}: the checkpoint is not of this version's {config.network.name!r}"
+        ) from None
     return analyse_model(trainer, record, ks=ks, floor=floor, future=future)
 
 

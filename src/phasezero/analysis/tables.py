@@ -101,7 +101,7 @@ def _exceptions(finding: Finding) -> str:
     counts = Counter(case.class_name for case in finding.exceptions).most_common()
     shown = [f"{name} ({times})" if times > 1 else name for name, times in counts[:_MOST_EXCEPTIONS]]
     more = len(counts) - len(shown)
-    return ", ".join([*shown, *([f"and {more} more classes"] if more else [])]) or "none"
+    return ", ".join([*shown, *([f"and {more} more"] if more else [])]) or "none"
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
