@@ -50,7 +50,7 @@ def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:
     assert code == 0
     assert "lucir+cwd/glyphs/sizes4-2" in out
     assert "±" in out  # two seeds: mean and sample deviation
-    code, out, _ = command("show", "there", "--markdown", "--nearest-mean", "--figure", "again.svg")
+    code, out, _ = command("show", "there", "--format", "markdown", "--nearest-mean", "--figure", "again.svg")
     assert code == 0
     assert out.startswith("|")
     assert "<svg" in (tmp_path / "again.svg").read_text()
@@ -120,6 +120,21 @@ def test_a_term_on_a_preset_has_the_weight_published_for_the_data(command: Comma
     assert yaml.safe_load(out)["initial"] == []
 
 
+def test_reproduce_lists_and_plans(command: Command, tmp_path: Path) -> None:
+    code, out, _ = command("reproduce")
+    assert code == 0
+    assert "table1" in out
+    assert "fig11" in out
+    words = ["table1", "--data", "glyphs", "--method", "lucir", "--step", "10,2", "--seeds", "0", "--dry-run"]
+    code, out, _ = command("reproduce", *words)
+    assert code == 0
+    assert out.count("to run: ") == 4
+    assert "lucir+cwd/glyphs/b50s2/short seed 0, about" in out
+    assert "4 runs" in out
+    assert "glyphs stands in for CIFAR100" in out
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_data_tells_what_is_there(command: Command) -> None:
     code, out, _ = command("data", "--root", "nowhere")
     assert code == 0
@@ -152,6 +167,14 @@ BAD = {
     "missing file": (["run", "--config", "none.yaml"], "none.yaml"),
     "both": (["run", "lucir/glyphs/b50s10", "--data", "glyphs"], "leave out the preset"),
     "no run": (["show", "nowhere"], "nowhere"),
+    "unknown format": (["show", "nowhere", "--format", "latx"], "did you mean 'latex'"),
+    "unknown target": (["reproduce", "table11"], "did you mean 'table1'"),
+    "no duration": (["reproduce", "table1", "--time-limit", "30"], "30m"),
+    "target's seeds": (["reproduce", "table1", "--seeds", "0,0"], "different whole numbers"),
+    "target's data": (["reproduce", "table2", "--data", "imagenet"], "table2 is not defined on 'imagenet'"),
+    "target without data": (["reproduce", "table2", "--root", "empty"], "--data glyphs"),
+    "nothing left": (["reproduce", "table2", "--method", "bic"], "loosen --method"),
+    "no results": (["results", "nowhere"], "nowhere is no folder"),
     "no download": (["data", "get", "imagenet"], "cannot be downloaded"),
 }
 

@@ -14,22 +14,28 @@ from rich.console import Console
 from rich.table import Table
 
 from phasezero import __version__
+from phasezero.board import boards
 from phasezero.commands.analyze import analyze
 from phasezero.commands.bench import bench
+from phasezero.commands.options import parse_parallel
 from phasezero.commands.report import report
+from phasezero.commands.reproduce import reproduce
+from phasezero.commands.results import results
 from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
 from phasezero.engine.passes import DivergenceError
 from phasezero.engine.store import PhaseZeroStore
-from phasezero.errors import UserError
+from phasezero.errors import UserError, unknown
 from phasezero.initial import TERMS
 from phasezero.methods import METHODS
 from phasezero.nets import NETWORKS
 from phasezero.presets import PRESETS, build_config, method_names, preset, standard_name, with_terms
+from phasezero.reproduce.targets import TARGETS
 from phasezero.results.figures import draw_curves
+from phasezero.results.grid import FORMATS, print_grid
 from phasezero.results.record import Classifier, Record, load_records
-from phasezero.results.tables import comparison_warnings, markdown_table, results_table
+from phasezero.results.tables import comparison_warnings, results_grid
 from phasezero.session import run_all
 
 app = typer.Typer(
@@ -106,14 +112,6 @@ def parse_seeds(text: str | None, config: RunConfig) -> list[int]:
     return seeds
 
 
-def parse_parallel(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise UserError(f"--parallel {text!r}: say auto, or how many runs at once")
-    return int(text)
-
-
 @app.command()
 def run(
     presets: Annotated[list[str] | None, typer.Argument(metavar="[PRESET]...")] = None,
@@ -155,6 +153,7 @@ def run(
     parallel: Annotated[
         str, typer.Option(help="Runs at once; auto: as many as the cores carry or the GPU gains from.")
     ] = "auto",
+    tensorboard: Annotated[Path | None, typer.Option(help="Write TensorBoard's files here.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
 ) -> None:
     """Train, phase by phase. Without a preset: LUCIR and LUCIR+CwD on the embedded glyphs."""
@@ -184,6 +183,7 @@ def run(
         keep_phases=keep_phases,
         parallel=parse_parallel(parallel),
         console=Console(),
+        watch=boards(tensorboard) if tensorboard else None,
     )
     print_results(written.records)
     for label, path in written.paths.items():
@@ -198,7 +198,7 @@ def with_epochs(config: RunConfig, epochs: int) -> RunConfig:
 
 @app.command("list")
 def list_names(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
-    """Methods, phase-0 terms, data sets, networks, class orders and presets, by name."""
+    """Methods, phase-0 terms, data sets, networks, class orders, presets and targets, by name."""
     names = {
         "methods": [name for method in METHODS for name in method_names(method)],
         "initial": list(TERMS),
@@ -206,6 +206,7 @@ def list_names(as_json: Annotated[bool, typer.Option("--json", help="For program
         "networks": list(NETWORKS),
         "class_orders": list(ORDER_NAMES),
         "presets": list(PRESETS),
+        "targets": list(TARGETS),
     }
     if as_json:
         print(json.dumps(names, indent=1))
@@ -218,7 +219,7 @@ def list_names(as_json: Annotated[bool, typer.Option("--json", help="For program
 
 def print_results(records: Sequence[Record], classifier: Classifier = "head") -> None:
     console = Console()
-    console.print(results_table(records, classifier=classifier))
+    print_grid(results_grid(records, classifier=classifier), "terminal", console)
     for warning in comparison_warnings(records):
         console.print(f"warning: {warning}", markup=False, highlight=False)
 
@@ -227,21 +228,25 @@ def print_results(records: Sequence[Record], classifier: Classifier = "head") ->
 def show(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Record files, or folders of runs.")],
     nearest_mean: Annotated[bool, typer.Option("--nearest-mean", help="That classifier's numbers.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="The table as Markdown.")] = False,
+    form: Annotated[str, typer.Option("--format", help=", ".join(FORMATS))] = "terminal",
     figure: Annotated[Path | None, typer.Option(help="Draw the curves: .png, .svg or .pdf.")] = None,
 ) -> None:
     """Tables (and a picture) of finished runs."""
+    if form not in FORMATS:
+        raise unknown("table format", form, FORMATS)
     records = load_records(runs)
     classifier: Classifier = "nearest_mean" if nearest_mean else "head"
-    if markdown:
-        print(markdown_table(records, classifier=classifier))
-    else:
+    if form == "terminal":
         print_results(records, classifier)
+    else:
+        print_grid(results_grid(records, classifier=classifier), form, Console())
     if figure is not None:
         draw_curves(records, figure, classifier=classifier)
 
 
 app.command()(report)
+app.command()(reproduce)
+app.command()(results)
 
 
 @data_app.callback(invoke_without_command=True)

@@ -7,6 +7,7 @@ field by field; an unknown key is refused with the nearest known one.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Mapping
@@ -105,6 +106,8 @@ class RunConfig:
 
     def override(self, assignments: Mapping[str, Any]) -> RunConfig:
         """`{"training.first.lr": 0.2}` -> a new configuration; keys are dotted paths."""
+        if not assignments:
+            return self
         values = self.to_dict()
         for path, value in assignments.items():
             _assign(values, path, value)
@@ -185,6 +188,9 @@ def _assign(values: dict[str, Any], path: str, value: Any) -> None:
         raise unknown(f"key in {'.'.join(parents) or 'the configuration'}", last, known)
 
 
+_type_hints = functools.cache(typing.get_type_hints)  # evaluating annotations is the slow part of reading
+
+
 def _build(kind: type, values: Any, where: str) -> Any:
     """A dataclass from a mapping, each field converted to its annotated type."""
     if not isinstance(values, Mapping):
@@ -194,7 +200,7 @@ def _build(kind: type, values: Any, where: str) -> Any:
         if "name" not in values:
             raise UserError(f"{where}: a name is needed, one of {', '.join(registry)}")
         kind = registry[_convert(str, values["name"], f"{where}.name")].Options
-    hints = typing.get_type_hints(kind)
+    hints = _type_hints(kind)
     names = [entry.name for entry in dataclasses.fields(kind)]
     for key in values:
         if key not in names:

@@ -14,10 +14,12 @@ from phasezero._version import __version__
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
+from phasezero.engine.deadline import Deadline
 from phasezero.engine.device import Device
+from phasezero.engine.listener import Listener
 from phasezero.engine.persist import OracleWorkshop, train_phases
 from phasezero.engine.store import PhaseZeroStore
-from phasezero.engine.trainer import Listener, Trainer
+from phasezero.engine.trainer import Trainer
 from phasezero.results.record import (
     Environment,
     Record,
@@ -36,12 +38,14 @@ def run(
     checkpoint: Path | None = None,
     store: Path | None = None,
     keep_phases: bool = False,
+    deadline: Deadline | None = None,
 ) -> Record:
     """Trains all phases and returns the record. `data` spares loading what the caller has already.
 
     With a `checkpoint` file each finished phase is kept there, and a run that finds one goes on from it
     (`keep_phases`: and the states after all phases stay beside it, in files of their own). With a
-    `store` folder, finished phase-0 states are kept and shared between runs that have the same phase 0.
+    `store` folder, finished phase-0 states are kept and shared between runs that have the same phase 0. With a
+    `deadline` a run stops (OutOfTimeError) after a phase when another like it would not be finished in time.
     """
     started = datetime.datetime.now(datetime.UTC)
     clock = time.perf_counter()
@@ -49,7 +53,7 @@ def run(
     shelf = PhaseZeroStore(store) if store is not None else None
     trainer = Trainer(config, data, listener, OracleWorkshop(config, data, listener, shelf))
     preparing = time.perf_counter() - clock
-    trained = train_phases(trainer, data, checkpoint, shelf, keep_phases)
+    trained = train_phases(trainer, data, checkpoint, shelf, keep_phases, deadline)
     order = trainer.stream.order
     return run_record(
         name=config.name or f"{config.label}/{config.protocol.data}",

@@ -6,20 +6,25 @@ import contextlib
 import datetime
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 
 from phasezero.analysis.record import analysis_name
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
+from phasezero.data.images import ImageData
+from phasezero.engine.deadline import Deadline
+from phasezero.engine.listener import Listener, Listeners
 from phasezero.engine.parallel import Job, run_jobs, workers_for
 from phasezero.engine.persist import phase_checkpoint
 from phasezero.engine.trainer import check
+from phasezero.engine.workload import images_by_phase
 from phasezero.errors import UserError
-from phasezero.progress import RunProgress, make_progress
+from phasezero.progress import RunProgress, TotalProgress, make_progress
 from phasezero.results.figures import draw_curves
 from phasezero.results.page import write_page
 from phasezero.results.record import FILE_NAME, Record, read_record, write_record
@@ -34,7 +39,10 @@ class Written:
 
     folder: Path
     records: list[Record]
+    """Of the runs that are finished, in the order of the configurations."""
     paths: dict[str, Path]
+    unfinished: list[RunConfig]
+    """Stopped, or not started, because time was up."""
 
 
 def run_all(
@@ -48,21 +56,26 @@ def run_all(
     keep_phases: bool = False,
     parallel: int | None = None,
     console: Console | None = None,
+    watch: Callable[[RunConfig], Listener] | None = None,
+    deadline: Deadline | None = None,
+    seconds: Sequence[float] = (),
+    views: bool = True,
 ) -> Written:
     """Runs each configuration and writes record and configuration of each, then a table, a picture and a page of all.
 
     Everything that can be wrong with the input is found before the first epoch; then nothing is left behind.
     With `resume`, finished runs are kept as they are and a stopped one goes on after its last finished phase.
     `keep_phases` keeps a checkpoint of each phase. `parallel` runs go at once, by default as many as the cores
-    carry.
+    carry. `watch` makes a further listener for each run. With a `deadline` a run starts only if its `seconds` fit,
+    and stops after a phase when time is up; what is missing then is named in the result. Without `views` there is
+    no table and no picture.
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     targets = [run_folder(folder, config) for config in configs]
     refuse_clashes(targets, allowed=overwrite or resume)
     data = {name: load_data(name, root) for name in {config.protocol.data for config in configs}}
-    for config in configs:
-        check(config, data[config.protocol.data])
+    planned = [planned_images(config, data[config.protocol.data]) for config in configs]
     del data  # each run loads its own: it may be in another process
 
     finished = {
@@ -70,17 +83,35 @@ def run_all(
         for place, target in enumerate(targets)
         if resume and (target / FILE_NAME).exists()
     }
+    for place, record in finished.items():
+        if record["config"] != configs[place].to_dict():
+            raise UserError(
+                f"{targets[place]} holds a run of another configuration; choose another --out, or say --overwrite"
+            )
     waiting = [place for place in range(len(configs)) if place not in finished]
     with writable(folder), make_progress(console) as progress:
         jobs = [
-            Job(configs[place], root, targets[place] / CHECKPOINT, store, keep_phases) for place in waiting
+            Job(
+                configs[place],
+                root,
+                targets[place] / CHECKPOINT,
+                store,
+                keep_phases,
+                deadline,
+                seconds[place] if seconds else 0.0,
+            )
+            for place in waiting
         ]
         if not resume:
             for place in waiting:
                 remove_states(targets[place])
+        total = TotalProgress(progress, [planned[place] for place in waiting]) if len(jobs) > 1 else None
 
-        def listen(place: int) -> RunProgress:
-            return RunProgress(progress, jobs[place].config, f"[{waiting[place] + 1}/{len(configs)}]")
+        def listen(at: int) -> Listener:
+            config = jobs[at].config
+            own = RunProgress(progress, config, waiting[at], len(configs))
+            others = [total.watch(at)] if total else []
+            return Listeners([own, *others, *([watch(config)] if watch else [])])
 
         workers = parallel or workers_for([job.config for job in jobs] or configs)
         for at, record in run_jobs(jobs, min(workers, len(jobs) or 1), listen):
@@ -88,9 +119,20 @@ def run_all(
             finished[place] = record
             write_record(targets[place] / FILE_NAME, record)
             (targets[place] / "config.yaml").write_text(configs[place].to_yaml())
-        records = [finished[place] for place in range(len(configs))]
-        paths = {f"run {place + 1}": target / FILE_NAME for place, target in enumerate(targets)}
-        return Written(folder, records, paths | write_views(folder, records))
+        places = sorted(finished)
+        records = [finished[place] for place in places]
+        paths = {f"run {place + 1}": targets[place] / FILE_NAME for place in places}
+        if views and records:
+            paths |= write_views(folder, records)
+        missing = [configs[place] for place in range(len(configs)) if place not in finished]
+        return Written(folder, records, paths, missing)
+
+
+def planned_images(config: RunConfig, data: ImageData) -> int:
+    """How many images a run will train on; refuses what cannot run on this data."""
+    stream, _ = check(config, data)
+    sizes = np.bincount(data.train.labels, minlength=len(data.class_ids))[list(stream.order)].tolist()
+    return sum(images_by_phase(config, stream, sizes))
 
 
 def remove_states(folder: Path) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from rich.console import Console
 
+from phasezero.results.grid import terminal
 from phasezero.results.record import Record
-from phasezero.results.tables import comparison_warnings, group_records, markdown_table, results_table
+from phasezero.results.tables import comparison_warnings, group_records, markdown_table, results_grid
 
 Make = Callable[..., Record]
 
@@ -86,7 +87,7 @@ def test_paper_says_which_classifier_when_it_is_another(make_record: Make) -> No
 
 
 def test_terminal_table_shows_the_same_and_takes_names_literally(make_record: Make) -> None:
-    table = results_table([make_record(name="[red]my|run[/red]")])
+    table = terminal(results_grid([make_record(name="[red]my|run[/red]")]))
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(table)
     text = console.export_text()
@@ -97,10 +98,21 @@ def test_terminal_table_shows_the_same_and_takes_names_literally(make_record: Ma
 
 def test_a_narrow_terminal_cuts_no_number(make_record: Make) -> None:
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(results_table([make_record(seed=s) for s in range(2)]))
+    console.print(terminal(results_grid([make_record(seed=s) for s in range(2)])))
     text = console.export_text()
     assert "…" not in text
-    for number in ("80.50", "64.50", "60.50", "70.50", "±0.71", "12.00 ±0.00", "66.27", "±0.28"):
+    for number in (
+        "80.50",
+        "64.50",
+        "60.50",
+        "70.50",
+        "±0.71",
+        "12.00",
+        "±0.00",
+        "forgetting",
+        "66.27",
+        "±0.28",
+    ):
         assert number in text
 
 

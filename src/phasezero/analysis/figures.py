@@ -64,26 +64,28 @@ def draw_alpha_panels(
     form: Form = "raw",
     classes: Sequence[str] | None = None,
     name: Name | None = None,
+    caption: str = "",
 ) -> None:
     """The same, side by side: title -> analyses (the paper's Fig. 4: with and without CwD, by number of classes)."""
     chosen = {title: (some, classes or shared_classes(some)) for title, some in panels.items() if some}
-    write_figure(path, lambda: _alpha_figure(chosen, split, form, name))
+    write_figure(path, lambda: _alpha_figure(chosen, split, form, name), caption)
 
 
 def draw_alpha_by_class(
     analyses: Sequence[Analysis],
     path: str | Path,
     *,
+    classes: Sequence[str] | None = None,
     split: Split = "train",
     form: Form = "raw",
-    classes: Sequence[str] | None = None,
     name: Name | None = None,
+    caption: str = "",
 ) -> None:
     """A panel for each class (the appendix's figure for classes 2 to 10)."""
     first = analyses[0]
     titles = dict(zip(first["classes"], first["class_names"], strict=True))
     chosen = {titles[one]: (analyses, [one]) for one in classes or shared_classes(analyses)}
-    write_figure(path, lambda: _alpha_figure(chosen, split, form, name))
+    write_figure(path, lambda: _alpha_figure(chosen, split, form, name), caption)
 
 
 def _alpha_figure(
@@ -94,18 +96,20 @@ def _alpha_figure(
 ) -> Figure:
     if not panels or not all(classes for _, classes in panels.values()):
         raise UserError("nothing to draw: no models, or none that have a class in common")
-    # Grouped all together: a model keeps its name and its line in every panel.
+    # Grouped all together: a model keeps its name in every panel; models of one name share a line.
     groups = group_analyses({id(one): one for some, _ in panels.values() for one in some}.values())
-    figure, grid = _grid(len(panels), legend_lines=len(groups))
+    labels = [name(group.first) if name else group.label for group in groups]
+    shown = list(dict.fromkeys(labels))
+    figure, grid = _grid(len(panels), legend_lines=len(shown))
     lines = {}
     for axes, (title, (some, classes)) in zip(grid, panels.items(), strict=True):
         here = {id(one) for one in some}
-        for index, group in enumerate(groups):
+        for group, label in zip(groups, labels, strict=True):
             runs = [one for one in group.analyses if id(one) in here]
             if runs:
                 ks = runs[0]["k"]
                 values = [[_mean(alpha_of(one, split, form, classes, k)) for one in runs] for k in ks]
-                lines[index] = draw_spread(axes, ks, values, index)
+                lines[label] = draw_spread(axes, ks, values, shown.index(label))
         axes.set_xscale("log", base=2)
         axes.set_xticks([2**power for power in range(int(math.log2(max(ks))) + 1)])
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -114,19 +118,23 @@ def _alpha_figure(
             axes.set_ylabel(r"$\alpha_k$" + f", {form} features, {split} images")
         plain_text(axes.title, title)
         plain_axes(axes)
-    labels = [name(groups[index].first) if name else groups[index].label for index in sorted(lines)]
-    draw_legend(figure, [lines[index] for index in sorted(lines)], labels)
+    draw_legend(figure, [lines[label] for label in shown], shown)
     return figure
 
 
 def draw_information(
-    analyses: Iterable[Analysis], path: str | Path, *, split: Split = "train", form: Form = "unit"
+    analyses: Iterable[Analysis],
+    path: str | Path,
+    *,
+    split: Split = "train",
+    form: Form = "unit",
+    caption: str = "",
 ) -> None:
     """The information proxy over eta (the appendix's figure), one line for each number of classes."""
     measures = {
         r"$\frac{1}{C}\sum_c \sum_i \log\,\lambda_i^{(c)}$": lambda found: found["information"]["mean"]
     }
-    _draw_over_eta(analyses, path, measures, split, form)
+    _draw_over_eta(analyses, path, measures, split, form, caption)
 
 
 def draw_overlap(
@@ -152,6 +160,7 @@ def _draw_over_eta(
     measures: Mapping[str, Callable[[Measurement], float | None]],
     split: Split,
     form: Form,
+    caption: str = "",
 ) -> None:
     families: dict[str, list[AnalysisGroup]] = {}
     for group in group_analyses(analyses):
@@ -183,7 +192,7 @@ def _draw_over_eta(
         draw_legend(drawing, lines, list(families), f"{form} features, {split} images")
         return drawing
 
-    write_figure(path, figure)
+    write_figure(path, figure, caption)
 
 
 def _grid(panels: int, legend_lines: int) -> tuple[Figure, list[Axes]]:

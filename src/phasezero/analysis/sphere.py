@@ -73,7 +73,12 @@ def _axes_of_spread(points: Tensor) -> Tensor:
 
 
 def draw_sphere(
-    panels: Mapping[str, Analysis], path: str | Path, *, split: Split = "train", future: bool = True
+    panels: Mapping[str, Analysis],
+    path: str | Path,
+    *,
+    split: Split = "train",
+    future: bool = True,
+    caption: str = "",
 ) -> None:
     """Three-dimensional unit features on the sphere, a panel for each model; `future`: classes to come, too.
 
@@ -86,7 +91,7 @@ def draw_sphere(
             raise UserError(f"{title}: features have {analysis['feature_size']} dimensions, a sphere needs 3")
         shown = len(analysis["classes"]) if future else analysis["seen_classes"]
         clouds[title] = dict(zip(analysis["class_names"][:shown], points[split], strict=False))
-    write_figure(path, lambda: _sphere_figure(clouds, split))
+    write_figure(path, lambda: _sphere_figure(clouds, split), caption)
 
 
 def _sphere_figure(panels: Mapping[str, Mapping[str, list[list[float]]]], split: Split) -> Figure:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from phasezero.analysis.compare import TABLE_K, Finding
 from phasezero.analysis.record import Analysis, AnalysisGroup, Split, group_analyses, measured
 from phasezero.analysis.spectra import Form
+from phasezero.results.grid import NOTHING
 from phasezero.results.metrics import mean_and_deviation
-from phasezero.results.tables import NOTHING
 
 Cells = tuple[list[str], list[list[str]]]
 """A header and rows."""

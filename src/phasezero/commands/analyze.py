@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from phasezero.analysis.compare import Finding, compare, write_findings
 from phasezero.analysis.figures import draw_alpha, draw_information, draw_overlap
@@ -30,6 +27,7 @@ from phasezero.analysis.record import (
 from phasezero.analysis.spectra import Form
 from phasezero.analysis.tables import Cells, analysis_caption, analysis_cells, finding_caption, finding_cells
 from phasezero.errors import UserError
+from phasezero.results.grid import Grid, print_grid
 from phasezero.results.record import FILE_NAME, find_records
 from phasezero.session import slug, writable
 
@@ -146,9 +144,4 @@ def write_views(
 
 def show_table(cells: Cells, caption: str) -> None:
     header, rows = cells
-    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False, caption=caption, caption_justify="left")
-    for name in header:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell.replace("± ", "±")) for cell in row))  # Text: a [name] is not markup
-    Console().print(table)
+    print_grid(Grid(header, rows, caption, words=len(header)), "terminal", Console())

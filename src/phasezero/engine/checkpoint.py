@@ -75,6 +75,16 @@ def load_checkpoint(path: Path, config: RunConfig | None = None) -> Checkpoint:
     return Checkpoint(model, exemplars, facts["phases"], facts["seconds"])
 
 
+def finished_phases(path: Path, config: RunConfig) -> int:
+    """How many phases of this configuration a checkpoint holds; 0 where there is none. Reads no tensor."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
+    except (OSError, SafetensorError, ValueError):
+        return 0
+    return len(facts["phases"]) if facts.get("config") == config.to_dict() else 0
+
+
 def _first_difference(found: Any, wanted: Any, where: str = "") -> str:
     if isinstance(found, dict) and isinstance(wanted, dict):
         for key in (*wanted, *found):

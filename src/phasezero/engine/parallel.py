@@ -28,10 +28,11 @@ import torch
 
 from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
+from phasezero.engine.deadline import Deadline, OutOfTimeError
 from phasezero.engine.device import Device
 from phasezero.engine.lanes import MOST_LANES, enter_lane
+from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
-from phasezero.engine.trainer import Listener
 from phasezero.experiment import run
 from phasezero.results.record import Record
 
@@ -50,6 +51,14 @@ class Job:
     checkpoint: Path | None = None
     store: Path | None = None
     keep_phases: bool = False
+    deadline: Deadline | None = None
+    seconds: float = 0.0
+    """How long it will take, as far as anybody knows."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether it would be finished in time if it started now."""
+        return self.deadline is None or self.deadline.allows(self.seconds)
 
     def run(self, listener: Listener) -> Record:
         return run(
@@ -59,6 +68,7 @@ class Job:
             checkpoint=self.checkpoint,
             store=self.store,
             keep_phases=self.keep_phases,
+            deadline=self.deadline,
         )
 
 
@@ -94,11 +104,18 @@ def run_jobs(
 ) -> Iterator[tuple[int, Record]]:
     """(place, record) of each job as it finishes; `listen(place)` makes the listener of a job that starts.
 
-    After a failure no further job starts; what was running is finished and handed out before it is raised.
+    A job that is out of time is left out. After a failure no further job starts; what was running is finished
+    and handed out before it is raised.
     """
     if workers == 1:
         for place, job in enumerate(jobs):
-            yield place, job.run(listen(place))
+            if not job.fits:
+                continue
+            try:
+                record = job.run(listen(place))
+            except OutOfTimeError:
+                continue
+            yield place, record
         return
     device = shared_device([job.config for job in jobs])
     if device is not None:
@@ -119,7 +136,7 @@ def run_jobs(
                 error = future.exception()
                 if error is None:
                     yield place, future.result()
-                elif failure is None:
+                elif failure is None and not isinstance(error, OutOfTimeError):
                     failure = error
                     for waiting in places:
                         waiting.cancel()
@@ -178,6 +195,8 @@ def _deliver(news: Any, listeners: dict[int, Listener], listen: Callable[[int], 
 
 
 def _work(job: Job, place: int, news: Any) -> Record:
+    if not job.fits:
+        raise OutOfTimeError(f"{job.config.name} seed {job.config.seed} was not started")
     return job.run(_Messenger(place, news))
 
 

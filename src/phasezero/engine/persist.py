@@ -11,8 +11,10 @@ import torch
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.engine.checkpoint import load_checkpoint, save_checkpoint
+from phasezero.engine.deadline import Deadline, OutOfTimeError
+from phasezero.engine.listener import Listener, OracleEpochs
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
-from phasezero.engine.trainer import Listener, Trainer
+from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.nets import IncrementalModel
 from phasezero.results.record import PhaseRecord
@@ -37,10 +39,12 @@ def train_phases(
     checkpoint: Path | None = None,
     store: PhaseZeroStore | None = None,
     keep_phases: bool = False,
+    deadline: Deadline | None = None,
 ) -> Trained:
     """All phases of a trainer: from its checkpoint on, or from a stored phase 0 on, or from the start.
 
     `keep_phases` keeps the state after each phase, not only the last, for those who want to look at it later.
+    OutOfTimeError is raised after a phase (its checkpoint written) when another as long would end after `deadline`.
     """
     config, clock = trainer.config, time.perf_counter()
     phases: list[PhaseRecord] = []
@@ -71,6 +75,9 @@ def train_phases(
         if store is not None and key and len(phases) == 1:
             store.keep(key, config, trainer, phases[0], seconds)
         keep(seconds)
+        more = len(phases) < len(trainer.stream.phases)
+        if more and deadline is not None and not deadline.allows(result.seconds["total"]):
+            raise OutOfTimeError(f"{config.name} seed {config.seed}: {len(phases)} phases are finished")
     return Trained(phases, time.perf_counter() - clock, reused)
 
 
@@ -97,7 +104,7 @@ class OracleWorkshop:
             classes = min(classes, len(protocol.class_order))
         all_at_once = replace(protocol, phase_sizes=(classes,), memory="per_class:0")
         config = replace(self.config, name=f"oracle/{protocol.data}", protocol=all_at_once, initial=())
-        trainer = Trainer(config, self.data, self.listener)
+        trainer = Trainer(config, self.data, OracleEpochs(self.listener) if self.listener else None)
         if not path:
             train_phases(trainer, self.data, store=self.store)
             return trainer.model.teacher_copy()

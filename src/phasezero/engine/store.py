@@ -23,6 +23,8 @@ from phasezero.data.images import ImageData, ImageSplit
 from phasezero.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
+from phasezero.memory import MemoryRule
+from phasezero.methods import METHODS
 from phasezero.results.record import PhaseRecord
 
 
@@ -36,15 +38,22 @@ def phase_zero_key(config: RunConfig, data: ImageData, trainer: Trainer) -> str:
         "classes": [data.class_ids[index] for index in first],
         "images": [_fingerprint(split, first) for split in (data.train, data.test)],
         "preparation": asdict(data.preparation),
-        "network": asdict(config.network),
-        "method": trainer.method.phase_zero(),
-        "initial": [asdict(term) for term in config.initial],
-        "training": [asdict(config.training.first), config.training.brightness],
-        "memory": [trainer.memory.rule.quota(len(first)), config.protocol.selection],
-        "seed": config.seed,
         "device": [trainer.device.description, trainer.device.precision, trainer.device.engine],
+        **phase_zero_settings(config, len(first)),
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def phase_zero_settings(config: RunConfig, classes: int) -> dict[str, Any]:
+    """The part of it that a configuration says, for a phase 0 of so many classes."""
+    return {
+        "network": asdict(config.network),
+        "method": METHODS[config.method.name](config.method).phase_zero(),
+        "initial": [asdict(term) for term in config.initial],
+        "training": [asdict(config.training.first), config.training.brightness],
+        "memory": [MemoryRule.parse(config.protocol.memory).quota(classes), config.protocol.selection],
+        "seed": config.seed,
+    }
 
 
 def _fingerprint(split: ImageSplit, classes: tuple[int, ...]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -17,8 +16,10 @@ from phasezero.data.stream import ClassStream, Phase, make_stream
 from phasezero.engine.device import Device
 from phasezero.engine.evaluate import Predictions, evaluate, exemplar_means, pooled_features
 from phasezero.engine.lanes import DEVICE_CALM
+from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.passes import StagePass, refuse_divergence
+from phasezero.engine.workload import images_by_phase
 from phasezero.errors import UserError
 from phasezero.initial import TERMS, Workshop
 from phasezero.memory import ExemplarMemory, MemoryRule
@@ -26,19 +27,6 @@ from phasezero.methods import METHODS, Batch, Stage
 from phasezero.methods.base import Loss
 from phasezero.nets import NETWORKS, IncrementalModel
 from phasezero.seeding import derive_seed, generator, seeded_globally
-
-
-class Listener(Protocol):
-    """Somebody who watches a run (a progress bar, a log)."""
-
-    def started(self, phases: int, total_images: int) -> None:
-        """The run begins: so many phases, so many images to train on in all, epochs counted."""
-
-    def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
-        """An epoch over so many images has ended."""
-
-    def phase(self, result: PhaseResult) -> None:
-        """A phase has been trained and evaluated."""
 
 
 def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device]:
@@ -108,7 +96,8 @@ class Trainer:
     def run(self) -> Iterator[PhaseResult]:
         """The phases that are left, one result after the other."""
         if self.listener:
-            self.listener.started(len(self.stream.phases), self._total_images())
+            images = images_by_phase(self.config, self.stream, [len(one) for one in self.train_by_class])
+            self.listener.started(len(self.stream.phases), sum(images[self.phases_done :]))
         for phase in self.stream.phases[self.phases_done :]:
             with self.device.settings():
                 result = self._run_phase(phase)
@@ -196,21 +185,6 @@ class Trainer:
 
     def train_features(self, indices: Tensor) -> Tensor:
         return pooled_features(self.model, self.train, indices, self.config.engine.test_batch_size)
-
-    def _total_images(self) -> int:
-        """All images that the main stages have yet to train on, for the progress display."""
-        total = 0
-        left = self.stream.phases[self.phases_done :]
-        seen = left[0].old if left else 0
-        for phase in left:
-            new = sum(len(indices) for indices in self.train_by_class[phase.old : phase.seen])
-            old = self.train_by_class[:seen]
-            quota = self.memory.rule.quota(seen) if seen else 0
-            kept = sum(len(i) if self.method.sees_everything else min(quota, len(i)) for i in old)
-            schedule = self.config.training.later if phase.index else self.config.training.first
-            total += schedule.epochs * (new + kept)
-            seen = phase.seen
-        return total
 
 
 def _steps_of_phase_zero(config: RunConfig, data: ImageData, stream: ClassStream) -> int:

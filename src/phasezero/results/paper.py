@@ -6,6 +6,7 @@ All are average incremental accuracies. Where a published run may differ from ou
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -77,13 +78,20 @@ def published_for(record: Record) -> PublishedCell | None:
     terms = [term.partition(":")[0] for term in record["initial"]]
     if dataset is None or len(later) != 1 or len(kept) != 1 or not finished or len(terms) > 1:
         return None
-    method = record["method"].lower()
-    method = _METHODS.get(method, method) + "".join(_TERMS.get(t, f"+{t}") for t in terms if t != "cwd")
-    sizes = phases[0]["new_classes"], later.pop(), kept.pop()
+    cell = find_cell(dataset, record["method"], terms, phases[0]["new_classes"], later.pop(), kept.pop())
+    return None if cell is None else replace(cell, note=cell.note + _caution(dataset, record))
+
+
+def find_cell(
+    dataset: str, method: str, terms: Sequence[str], base: int, step: int, exemplars: int
+) -> PublishedCell | None:
+    """The first table's cell for a data set by the paper's name, and a method and its terms by ours."""
+    name = _METHODS.get(method.lower(), method.lower())
+    name += "".join(_TERMS.get(term, f"+{term}") for term in terms if term != "cwd")
     for table in dict.fromkeys(key[0] for key in published_cells()):
-        cell = published_cells().get((table, dataset, method, "cwd" in terms, *sizes))
+        cell = published_cells().get((table, dataset, name, "cwd" in terms, base, step, exemplars))
         if cell is not None:
-            return replace(cell, note=cell.note + _caution(dataset, record))
+            return cell
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,13 +43,22 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
-def write_figure(path: str | Path, make: Callable[[], Figure]) -> None:
-    """PNG, SVG or PDF by the suffix; the same figure gives the same file."""
+def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = "") -> None:
+    """PNG, SVG or PDF by the suffix, a caption below; the same figure gives the same file."""
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"{path}: a figure's name must end in one of {', '.join(SUFFIXES)}")
     with matplotlib.rc_context(_SETTINGS):  # a Figure of our own, never pyplot: nothing of ours stays behind
         figure = make()
+        if caption:
+            # A tight crop moves the figure's edge, and a legend outside the axes with it, onto the caption: so
+            # everything is laid out before, and stays there.
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+            for legend in figure.legends:
+                legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
+            lines = textwrap.fill(caption, round(19 * figure.get_figwidth()))
+            plain_text(figure.text(0.0, -0.02, "", fontsize=7, ha="left", va="top"), lines)
         path.parent.mkdir(parents=True, exist_ok=True)
         stamp = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
         figure.savefig(path, dpi=200, bbox_inches="tight", pad_inches=0.03, metadata=stamp)

@@ -8,18 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
-
+from phasezero.results.grid import NOTHING, Cell, Grid, Spread, markdown
 from phasezero.results.metrics import mean_and_deviation
 from phasezero.results.paper import published_classifier, published_for
 from phasezero.results.record import Classifier, Metrics, Record
 
 MOST_PHASES = 8
 """More columns than this do not fit a terminal; a few are chosen then."""
-
-NOTHING = "-"
 
 Item = TypeVar("Item")
 
@@ -103,41 +98,21 @@ def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield f"{prefix}{key}", value
 
 
-def results_table(records: Iterable[Record], *, classifier: Classifier = "head") -> Table:
-    """One row a group, for the terminal."""
-    header, rows = _cells(group_records(records), classifier)
-    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
-    table.caption, table.caption_justify = _caption(classifier), "left"
-    table.add_column(header[0], overflow="fold")
-    for name in header[1:]:
-        # In a narrow terminal these may break before their "±"; no number is cut.
-        breaks = name in ("last", "average", "paper")
-        table.add_column(name, justify="right", no_wrap=not breaks, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell.replace("± ", "±")) for cell in row))  # Text: a [name] is not markup
-    return table
-
-
-def markdown_table(records: Iterable[Record], *, classifier: Classifier = "head") -> str:
-    """The same table as Markdown, ending in a newline."""
-    header, rows = _cells(group_records(records), classifier)
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    escaped = [[cell.replace("|", r"\|") for cell in line] for line in lines]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in escaped)
-    return f"{table}\n{_caption(classifier)}\n"
-
-
-def _caption(classifier: Classifier) -> str:
-    return (
+def results_grid(records: Iterable[Record], *, classifier: Classifier = "head") -> Grid:
+    """One row a group."""
+    groups = group_records(records)
+    columns = _phase_columns(groups)
+    header = ["run", "n", *(name for name, _ in columns), "last", "average", "forgetting", "paper"]
+    caption = (
         f"Accuracy in percent by the number of classes seen ({classifier.replace('_', ' ')} classifier); "
         "mean ± sample standard deviation over n runs."
     )
+    return Grid(header, [_row(group, columns, classifier) for group in groups], caption)
 
 
-def _cells(groups: Sequence[Group], classifier: Classifier) -> tuple[list[str], list[list[str]]]:
-    columns = _phase_columns(groups)
-    header = ["run", "n", *(name for name, _ in columns), "last", "average", "forgetting", "paper"]
-    return header, [_row(group, columns, classifier) for group in groups]
+def markdown_table(records: Iterable[Record], *, classifier: Classifier = "head") -> str:
+    """The table as Markdown, ending in a newline."""
+    return markdown(results_grid(records, classifier=classifier))
 
 
 PhaseColumn = tuple[str, Callable[[Sequence[int]], int]]
@@ -161,36 +136,31 @@ def _phase_columns(groups: Sequence[Group]) -> list[PhaseColumn]:
     return [(str(count), lambda seen, count=count: seen.index(count)) for count in common]  # type: ignore[misc]
 
 
-def _row(group: Group, columns: Sequence[PhaseColumn], classifier: Classifier) -> list[str]:
-    row = [group.label, str(len(group.records))]
+def _row(group: Group, columns: Sequence[PhaseColumn], classifier: Classifier) -> list[Cell]:
+    row: list[Cell] = [group.label, str(len(group.records))]
     accuracies, metrics = group.accuracies(classifier), group.metrics(classifier)
     if accuracies is None or metrics is None:
         row += [NOTHING] * (len(columns) + 3)
     else:
-        row += [f"{mean_and_deviation(accuracies[phase(group.seen)])[0]:.2f}" for _, phase in columns]
-        row.append(_spread([run["last_accuracy"] for run in metrics]))
-        row.append(_spread([run["average_incremental_accuracy"] for run in metrics]))
+        row += [Spread(mean_and_deviation(accuracies[phase(group.seen)])[0]) for _, phase in columns]
+        row.append(spread([run["last_accuracy"] for run in metrics]))
+        row.append(spread([run["average_incremental_accuracy"] for run in metrics]))
         losses = [loss for run in metrics if (loss := run["forgetting"]) is not None]
-        row.append(_spread(losses) if losses else NOTHING)
+        row.append(spread(losses) if losses else NOTHING)
     return [*row, _paper(group, classifier)]
 
 
-def _spread(values: Sequence[float]) -> str:
-    return plus_minus(*mean_and_deviation(values)[:2])
+def spread(values: Sequence[float]) -> Spread:
+    return Spread(*mean_and_deviation(values)[:2])
 
 
-def plus_minus(mean: float, deviation: float | None) -> str:
-    return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
-
-
-def _paper(group: Group, classifier: Classifier) -> str:
+def _paper(group: Group, classifier: Classifier) -> Cell:
     cell = published_for(group.records[0])
     if cell is None:
         return NOTHING
     # iCaRL was published with nearest mean, the rest with the head: say so where the row shows the other.
     theirs = published_classifier(group.records[0]["method"])
-    suffix = "" if theirs == classifier else f" ({theirs.replace('_', ' ')})"
-    return plus_minus(cell.mean, cell.std) + suffix
+    return Spread(cell.mean, cell.std, "" if theirs == classifier else theirs.replace("_", " "))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,56 @@
+"""TensorBoard: a listener that writes a run's losses, accuracies and configuration as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phasezero.config import RunConfig
+from phasezero.data.stream import Phase
+from phasezero.engine.outcome import PhaseResult
+from phasezero.errors import UserError
+from phasezero.session import slug
+
+
+def boards(folder: Path) -> Callable[[RunConfig], Board]:
+    """What makes a run's board, in a folder of its own; refuses at once where TensorBoard is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError(
+            "--tensorboard needs the package tensorboard: pip install 'phasezero[tensorboard]'"
+        ) from None
+
+    def make(config: RunConfig) -> Board:
+        return Board(SummaryWriter(str(folder / slug(config.name) / f"seed{config.seed}")), config)
+
+    return make
+
+
+class Board:
+    """`loss/STAGE` by the epochs trained so far, `accuracy/CLASSIFIER` by the classes seen."""
+
+    def __init__(self, writer: Any, config: RunConfig) -> None:
+        self.writer = writer
+        self.first_epochs = config.training.first.epochs
+        writer.add_text("configuration", f"```yaml\n{config.to_yaml()}```")
+
+    def started(self, phases: int, total_images: int) -> None:
+        pass
+
+    def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        # Counted from the phase, not from what was heard: a run that goes on continues its curve.
+        before = self.first_epochs + (phase.index - 1) * epochs if phase.index else 0
+        self.writer.add_scalar(f"loss/{stage}", loss, before + epoch)
+
+    def phase(self, result: PhaseResult) -> None:
+        answers = result.predictions
+        for name in ("head", "nearest_mean", "uncorrected"):
+            predicted = getattr(answers, name)
+            if predicted is not None:
+                accuracy = 100 * float(np.mean(answers.truth == predicted))
+                self.writer.add_scalar(f"accuracy/{name}", accuracy, result.phase.seen)
+        self.writer.flush()  # a finished phase can be looked at, whatever happens to the run

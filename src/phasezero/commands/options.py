@@ -1,0 +1,27 @@
+"""What several commands read from their options."""
+
+from __future__ import annotations
+
+from phasezero.errors import UserError
+
+
+def parse_parallel(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"--parallel {text!r}: say auto, or how many runs at once")
+    return int(text)
+
+
+def parse_words(text: str) -> tuple[str, ...]:
+    """`a,b`: a list; empty for none."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def parse_numbers(option: str, text: str) -> tuple[int, ...]:
+    parts = parse_words(text)
+    if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
+        raise UserError(
+            f"{option} {text!r}: write different whole numbers separated by commas, such as 0,1,2"
+        )
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,27 @@
+"""`phasezero results`: RESULTS.md from a folder of records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phasezero.errors import UserError
+from phasezero.reproduce.ledger import write_results
+
+
+def results(
+    folder: Annotated[Path, typer.Argument(help="A folder with records at any depth.")] = Path("results"),
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write; else printed.")] = None,
+) -> None:
+    """Every cell of the paper beside the records in a folder: the gap, n, verified or why not."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder")
+    text = write_results(folder, out.parent if out else Path())
+    if out is None:
+        print(text, end="")
+        return
+    temporary = out.with_name(f".{out.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(out)

@@ -1,0 +1,194 @@
+"""One command for a table or figure: the plan, the runs that are missing, the views."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from phasezero.config import RunConfig
+from phasezero.data.catalog import DATA_SETS, default_root, split_name
+from phasezero.engine.deadline import Deadline
+from phasezero.engine.listener import Listener
+from phasezero.engine.parallel import workers_for
+from phasezero.errors import UserError, unknown
+from phasezero.reproduce.estimate import Estimate, estimate
+from phasezero.reproduce.pictures import Workplace, can_be_shown, draw
+from phasezero.reproduce.plan import Filters, Shelf, choose_data, expand, missing_runs, with_records
+from phasezero.reproduce.targets import TARGETS, Target
+from phasezero.reproduce.views import Shown, write_texts
+from phasezero.results.grid import Grid, print_grid
+from phasezero.results.record import FILE_NAME, Record, find_records, read_record
+from phasezero.session import run_all, run_folder, slug
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was asked for."""
+
+    targets: tuple[str, ...]
+    data: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    filters: Filters = Filters()
+    settings: Mapping[str, Any] | None = None
+    full: bool = False
+
+
+def choose_targets(names: Sequence[str]) -> list[Target]:
+    for name in names:
+        if name not in TARGETS and name != "all":
+            raise unknown("table or figure", name, [*TARGETS, "all"])
+    return list(TARGETS.values()) if "all" in names else [TARGETS[name] for name in dict.fromkeys(names)]
+
+
+def plan(wish: Wish) -> list[Shown]:
+    """What to show, with no record yet."""
+    settings = wish.settings or {}
+    planned = []
+    for target in choose_targets(wish.targets):
+        for data in choose_data(target, wish.data):
+            lines = [
+                line
+                for line in expand(target, data, settings, full=wish.full)
+                if wish.filters.admit(line.config)
+            ]
+            if lines:
+                planned.append(Shown(target, data, lines, settings, wish.seeds or target.seeds))
+    if not planned:
+        raise UserError("nothing is left of these tables and figures; loosen --method or --step")
+    return planned
+
+
+def attach(planned: Sequence[Shown], records: Sequence[tuple[Path, Record]]) -> list[Shown]:
+    """The same with the records that are there. A figure of models wants the model, too, or its analysis."""
+    attached = []
+    for shown in planned:
+        shelf = Shelf(one for one in records if can_be_shown(shown.target.view, *one))
+        lines = [with_records(line, shown.seeds, shelf) for line in shown.lines]
+        attached.append(replace(shown, lines=lines))
+    return attached
+
+
+def find(out: Path, folders: Sequence[Path]) -> list[tuple[Path, Record]]:
+    own = [out] if any(out.rglob(FILE_NAME)) else []
+    return [(path, read_record(path)) for path in find_records([*own, *folders])]
+
+
+def reproduce(
+    wish: Wish,
+    *,
+    out: Path,
+    records: Sequence[Path] = (),
+    root: Path | None = None,
+    store: Path | None = None,
+    parallel: int | None = None,
+    time_limit: float | None = None,
+    dry_run: bool = False,
+    watch: Callable[[RunConfig], Listener] | None = None,
+    console: Console,
+    clock: Callable[[], float] = time.time,
+) -> list[RunConfig]:
+    """Plans, runs what has no record, shows; returns what the time limit left over."""
+    deadline = None if time_limit is None else Deadline(clock() + time_limit, clock)
+    found = find(out, records)
+    planned = attach(plan(wish), found)
+    todo = missing_runs((line, shown.seeds) for shown in planned for line in shown.lines)
+    guess = estimate(todo, [record for _, record in found], out)
+    workers = min(parallel or (workers_for(todo) if todo else 1), max(len(todo), 1))
+    print_plan(planned, todo, guess, workers, console)
+    too_long = sum(seconds > time_limit for seconds in guess.seconds) if time_limit is not None else 0
+    if too_long:
+        console.print(f"note: {too_long} of them take longer than the time limit and will not be started")
+    if dry_run:
+        return todo
+    left: list[RunConfig] = []
+    if todo:
+        refuse_missing(todo, root or default_root())
+        refuse_models_gone(todo, out)
+        left = run_all(
+            todo,
+            root=root,
+            out=out,
+            resume=True,
+            store=store or out / "phase0",
+            parallel=workers,
+            console=console,
+            watch=watch,
+            deadline=deadline,
+            seconds=guess.seconds,
+            views=False,
+        ).unfinished
+    place = Workplace(out, root, store or out / "phase0")
+    for shown in attach(plan(wish), find(out, records)):
+        show(shown, place, console)
+    return left
+
+
+def show(shown: Shown, place: Workplace, console: Console) -> None:
+    base = place.out / f"{shown.target.name}-{slug(shown.data)}"
+    place.out.mkdir(parents=True, exist_ok=True)
+    grid, pictures = draw(shown, place, base)
+    print_grid(grid, "terminal", console)
+    for path in [*write_texts(shown, grid, pictures, base), *pictures]:
+        console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
+    console.print()
+
+
+def print_plan(
+    planned: Sequence[Shown], todo: Sequence[RunConfig], guess: Estimate, workers: int, console: Console
+) -> None:
+    rows = [
+        [
+            shown.target.name,
+            shown.data,
+            str(len(shown.lines) * len(shown.seeds)),
+            str(sum(len(line.records) for line in shown.lines)),
+        ]
+        for shown in planned
+    ]
+    print_grid(Grid(["target", "data", "runs", "there"], rows, words=2), "terminal", console)
+    said = list(dict.fromkeys(remark for shown in planned for remark in shown.remarks))
+    for remark in said:
+        console.print(f"note: {remark}", markup=False, highlight=False, soft_wrap=True)
+    for config, seconds in zip(todo, guess.seconds, strict=True):
+        line = f"to run: {config.name} seed {config.seed}, about {in_words(seconds)}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if todo:
+        total = max([sum(guess.seconds) / workers, *guess.seconds])
+        basis = "partly guessed, no record of this machine tells" if guess.guessed else "by records"
+        console.print(
+            f"{len(todo)} runs, {workers} at once: about {in_words(total)} ({basis})",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def in_words(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def refuse_missing(todo: Sequence[RunConfig], root: Path) -> None:
+    """Before anything starts: all data must be there, and nothing stands in unasked."""
+    names = dict.fromkeys(config.protocol.data for config in todo)
+    gone = [name for name in names if not DATA_SETS[split_name(name)[0]].present(root)]
+    if gone:
+        raise UserError(
+            f"{', '.join(gone)} not found under {root}; say --root, or choose what stands in: "
+            "--data cifar100 (phasezero data get cifar100), or --data glyphs, which is always there"
+        )
+
+
+def refuse_models_gone(todo: Sequence[RunConfig], out: Path) -> None:
+    """A run that is to be made, though its record is in place: a figure wants its model, which is gone."""
+    for config in todo:
+        folder = run_folder(out, config)
+        if (folder / FILE_NAME).exists() and read_record(folder)["config"] == config.to_dict():
+            raise UserError(f"{folder} holds a record without its model; remove it, or choose another --out")

@@ -1,0 +1,118 @@
+"""How long runs will take: images to train on, times the seconds that an image took in records, or a stated guess."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from phasezero.config import RunConfig
+from phasezero.data.stream import make_stream
+from phasezero.engine.checkpoint import finished_phases
+from phasezero.engine.device import Device
+from phasezero.engine.workload import images_by_phase
+from phasezero.presets import family_of
+from phasezero.reproduce.plan import phase_zero_of
+from phasezero.results.record import PhaseRecord, Record
+from phasezero.session import CHECKPOINT, run_folder
+
+# (classes, training images of a class) of the data sets that targets are run on.
+SIZES = {"glyphs": (100, 168), "cifar100": (100, 500), "imagenet100": (100, 1290), "imagenet": (1000, 1281)}
+
+# Seconds an image of a phase 0, where no record tells: a CPU core, or an H200 in bf16 with captured steps
+# (docs/results.md); ImageNet's photos are guessed. A later phase has a teacher, and some methods do more.
+GUESSES = {
+    "cpu": {"glyphs": 3e-4, "cifar100": 6e-2, "imagenet100": 1.0, "imagenet": 1.0},
+    "cuda": {"glyphs": 2e-5, "cifar100": 2.5e-5, "imagenet100": 5e-4, "imagenet": 5e-4},
+}
+LATER = {"podnet": 2.1, "aanet": 3.2}
+USUAL_LATER = 1.4
+
+
+@dataclass
+class _Sum:
+    seconds: float = 0.0
+    images: int = 0
+
+
+Kind = tuple[str, str, str, bool]
+"""Device, network, what is trained, whether it is phase 0."""
+
+
+class Pace:
+    """Seconds an image, as records have it: by method where there is one, else by network, on the same device."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.sums: dict[Kind, _Sum] = {}
+        for record in records:
+            device, network = record["environment"]["device_name"], record["config"]["network"]["name"]
+            for phase in record["phases"]:
+                first = phase["phase"] == 0
+                label = "+".join([record["method"], *map(_plain, record["initial"] if first else [])])
+                if "mimic" in label:  # such a phase 0 may hold the training of an oracle
+                    continue
+                for what in (label, "*"):
+                    one = self.sums.setdefault((device, network, what, first), _Sum())
+                    one.seconds += phase["seconds"].get("total", 0.0)
+                    one.images += _images(phase)
+
+    def of(self, config: RunConfig, device: Device, *, first: bool) -> tuple[float, bool]:
+        """(seconds an image, whether a record says so)."""
+        terms = [term.name for term in config.initial] if first else []
+        for what in ("+".join([config.method.name, *terms]), "*"):
+            known = self.sums.get((device.description, config.network.name, what, first))
+            if known is not None and known.images:
+                return known.seconds / known.images, True
+        guess = GUESSES["cuda" if device.torch.type == "cuda" else "cpu"][family_of(config.protocol.data)]
+        return guess * (1.0 if first else LATER.get(config.method.name, USUAL_LATER)), False
+
+
+def _plain(term: str) -> str:
+    return term.partition(":")[0]
+
+
+def _images(phase: PhaseRecord) -> int:
+    main = next(iter(phase["loss"].values()), [])  # a method's first stage is its main one
+    return phase["train_images"] * len(main)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    seconds: list[float]
+    """Of each run alone, in the order given; whoever comes first pays for a shared phase 0."""
+    guessed: bool
+    """Whether any of it is no measurement of this machine."""
+
+
+def estimate(configs: Sequence[RunConfig], records: Iterable[Record], out: Path) -> Estimate:
+    """Runs in this order, with a store; phases that a checkpoint in `out` holds are done."""
+    pace, paid = Pace(records), set[str]()
+    seconds, guessed = [], False
+    for config in configs:
+        device = Device.choose(config.engine)
+        classes, images = SIZES[family_of(config.protocol.data)]
+        protocol = config.protocol
+        stream = make_stream(
+            classes, protocol.class_order, protocol.base, protocol.step, protocol.phase_sizes
+        )
+        first, *later = images_by_phase(config, stream, [images] * len(stream.order))
+        done = finished_phases(run_folder(out, config) / CHECKPOINT, config)
+        first_pace, first_known = pace.of(config, device, first=True)
+        later_pace, later_known = pace.of(config, device, first=False)
+        alone = 0.0
+        for shared, cost in _phase_zeros(config, first, config.training.first.epochs * classes * images):
+            alone += 0.0 if done or shared in paid else cost * first_pace
+            paid.add(shared)
+        alone += sum(later[max(done - 1, 0) :]) * later_pace
+        guessed = guessed or not (first_known and (later_known or not later))
+        seconds.append(alone)
+    return Estimate(seconds, guessed)
+
+
+def _phase_zeros(config: RunConfig, own: int, all_classes: int) -> Iterable[tuple[str, int]]:
+    """(what runs share, its images): the phase 0, and that of all classes where an oracle is mimicked."""
+    yield phase_zero_of(config), own
+    if any(term.name == "mimic" for term in config.initial):
+        classes, _ = SIZES[family_of(config.protocol.data)]
+        oracle = replace(config, initial=(), protocol=replace(config.protocol, phase_sizes=(classes,)))
+        yield f"oracle {phase_zero_of(oracle)}", all_classes

@@ -1,0 +1,209 @@
+"""The paper's tables and figures as data: which runs each shows, and how. Numbers are the paper's own.
+
+A block is a product: every run (`METHOD[+TERM[:WEIGHT]]`) with every base B, step S and number of exemplars R; or
+with every list of phase sizes. Where B or S is left out it is the data set's own (50 and 10, 5, 2; ImageNet: 100 and
+100, 50). A weight left out is the one published for the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+View = Literal[
+    "methods",
+    "cells",
+    "curves",
+    "sweep",
+    "spectra",
+    "classes",
+    "later",
+    "information",
+    "sphere",
+    "sphere of all",
+]
+
+CIFAR100, IMAGENET100, IMAGENET = "cifar100", "imagenet100-cwd", "imagenet"
+PAPER_NAMES = {CIFAR100: "CIFAR100", IMAGENET100: "ImageNet100", IMAGENET: "ImageNet"}
+
+
+@dataclass(frozen=True)
+class Block:
+    runs: tuple[str, ...]
+    bases: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
+    exemplars: tuple[int, ...] = (20,)
+    sizes: tuple[tuple[int, ...], ...] = ()
+    title: str = ""
+    """Of the panel that shows these runs; empty for the only one."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Target:
+    name: str
+    title: str
+    view: View
+    blocks: tuple[Block, ...]
+    data: tuple[str, ...] = (IMAGENET100,)
+    """What the paper used; anything else stands in for it."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    note: str = ""
+    """What the paper leaves open."""
+
+
+PAIR = ("lucir", "lucir+cwd")
+ETAS = ("lucir", "lucir+cwd:0.25", "lucir+cwd:0.5", "lucir+cwd:0.75", "lucir+cwd:1", "lucir+cwd:1.25")
+BETAS = ("lucir", "lucir+mimic:1", "lucir+mimic:5", "lucir+mimic:10", "lucir+mimic:15")
+BETAS_OPEN = "Of the coefficients beta only 0, 15 and 30 are named in the paper; the others are ours."
+SPECTRA_OPEN = (
+    "The paper does not say which images and which scaling its spectra are of: training images and features as "
+    "they are (raw) are shown."
+)
+
+
+SPHERE_OPEN = (
+    "The paper names neither the classes nor the epochs and coefficients: the first four classes of the order, the "
+    "data set's usual training and the terms' usual weights are shown."
+)
+
+
+def _sphere(run: str, title: str, *sizes: int) -> Block:
+    return Block((run,), sizes=(sizes,), title=title, settings={"network.name": "alexnet-3d"})
+
+
+def _oracle_blocks(runs: tuple[str, ...]) -> tuple[Block, ...]:
+    return (
+        Block(runs, (50,), (10,), title="a: 50 classes first, then 10 at a time"),
+        Block(runs, (10,), (10,), title="b: 10 classes first, then 10 at a time"),
+    )
+
+
+_ALL = (
+    Target(
+        "table1",
+        "Average incremental accuracy with and without CwD in phase 0",
+        "methods",
+        (Block(("lwf", "icarl", "bic", *PAIR, "podnet", "podnet+cwd", "aanet", "aanet+cwd")),),
+        data=(CIFAR100, IMAGENET100, IMAGENET),
+        note="Which variant of LwF, iCaRL and BiC the paper ran, the networks and coefficients of its PODNet and "
+        "AANet rows, and which ImageNet100 all but its LUCIR rows are of, are not known (docs/methods.md).",
+    ),
+    Target(
+        "table2",
+        "The number of classes B of phase 0",
+        "cells",
+        (Block(PAIR, (10, 20, 30, 40, 50), (10, 5)),),
+    ),
+    Target(
+        "table3",
+        "The number of exemplars R of a class",
+        "cells",
+        (Block(PAIR, (50,), (10, 5), (40, 30, 20, 10, 5)),),
+    ),
+    Target(
+        "table4",
+        "CwD and other decorrelation in phase 0",
+        "cells",
+        (Block(("lucir", "lucir+decov", "lucir+sdc", "lucir+cwd"), (50,), (10,)),),
+        note="The coefficients of DC (decov) and SDC in the paper are not known; ours are in docs/methods.md.",
+    ),
+    Target(
+        "fig1",
+        "Unit features of phase 0's two classes: naive, the oracle (four classes), mimicking it, CwD",
+        "sphere",
+        (
+            _sphere("lucir", "a: naive", 2, 2),
+            _sphere("lucir", "b: oracle", 4),
+            _sphere("lucir+mimic", "c: mimicking the oracle", 2, 2),
+            _sphere("lucir+cwd", "d: CwD", 2, 2),
+        ),
+        data=(CIFAR100,),
+        seeds=(0,),
+        note=SPHERE_OPEN,
+    ),
+    Target(
+        "fig2",
+        "Accuracy at each phase when phase 0 mimics the oracle with coefficient beta",
+        "curves",
+        _oracle_blocks(BETAS),
+        note=BETAS_OPEN,
+    ),
+    Target(
+        "fig3",
+        "Share of variance alpha_k of one class's features, for models of 10, 25, 50 and 100 classes",
+        "spectra",
+        (Block(("lucir",), sizes=((10,), (25,), (50,), (100,))),),
+        seeds=(0,),
+        note=SPECTRA_OPEN,
+    ),
+    Target(
+        "fig4",
+        "alpha_k with CwD at several coefficients eta, for models of 10, 25 and 50 classes",
+        "spectra",
+        (
+            Block(("lucir", "lucir+cwd:0.5", "lucir+cwd:1"), sizes=((10,), (25,), (50,))),
+            Block(("lucir",), sizes=((100,),)),
+        ),
+        seeds=(0,),
+        note=SPECTRA_OPEN + " The paper's coefficients are not known; eta 0.5 and 1 are ours.",
+    ),
+    Target(
+        "fig5",
+        "Accuracy at each phase, 50 classes first, then 5 at a time",
+        "curves",
+        tuple(
+            Block((method, f"{method}+cwd"), (50,), (5,), title=title)
+            for method, title in (("lucir", "LUCIR"), ("podnet", "PODNet"), ("aanet", "AANet"))
+        ),
+    ),
+    Target(
+        "fig6",
+        "Average incremental accuracy over CwD's coefficient eta",
+        "sweep",
+        (Block(ETAS, (50,), (10, 5)),),
+        note="Of the paper's coefficients only the range, 0 to 1.25, is known.",
+    ),
+    Target(
+        "fig7",
+        "The proxy of I(X;Z|Y), the mean over classes of the sum of log eigenvalues, over eta",
+        "information",
+        (Block(ETAS, sizes=((50,),)),),
+        seeds=(0,),
+        note=SPECTRA_OPEN + " Eigenvalues that too few images force to zero are raised to a floor.",
+    ),
+    Target(
+        "fig8",
+        "As Fig. 1 (a) and (d), with the two classes that come later",
+        "sphere of all",
+        (_sphere("lucir", "a: naive", 2, 2), _sphere("lucir+cwd", "b: CwD", 2, 2)),
+        data=(CIFAR100,),
+        seeds=(0,),
+        note=SPHERE_OPEN,
+    ),
+    Target(
+        "fig9",
+        "As Fig. 3, for the other nine of the ten classes that all models share",
+        "classes",
+        (Block(("lucir",), sizes=((10,), (25,), (50,), (100,))),),
+        seeds=(0,),
+        note=SPECTRA_OPEN,
+    ),
+    Target(
+        "fig10",
+        "alpha_k of a class of a later phase: LUCIR, LUCIR with CwD in phase 0, the oracle",
+        "later",
+        (Block(PAIR, (50,), (10,)), Block(("lucir",), sizes=((100,),))),
+        seeds=(0,),
+        note=SPECTRA_OPEN,
+    ),
+    Target(
+        "fig11",
+        "As Fig. 2, with beta 30",
+        "curves",
+        _oracle_blocks((*BETAS, "lucir+mimic:30")),
+        note=BETAS_OPEN,
+    ),
+)
+TARGETS = {target.name: target for target in _ALL}

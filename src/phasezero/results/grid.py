@@ -1,0 +1,156 @@
+"""A table as data, and the four ways to print it: terminal, Markdown, LaTeX, CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean with its sample standard deviation, where there is one; `sign` shows the plus of a difference."""
+
+    mean: float
+    deviation: float | None = None
+    note: str = ""
+    sign: bool = False
+
+    def __str__(self) -> str:
+        mean = f"{self.mean:+.2f}" if self.sign else f"{self.mean:.2f}"
+        spread = "" if self.deviation is None else f" ± {self.deviation:.2f}"
+        return mean + spread + (f" ({self.note})" if self.note else "")
+
+
+Cell = str | Spread
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Headings, rows, a caption. The first `words` columns hold text, the others numbers."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+    words: int = 1
+
+    def texts(self) -> list[list[str]]:
+        return [[str(cell) for cell in row] for row in self.rows]
+
+    def has_deviation(self, column: int) -> bool:
+        return any(
+            isinstance(cell := row[column], Spread) and cell.deviation is not None for row in self.rows
+        )
+
+
+def terminal(grid: Grid) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+    table.caption, table.caption_justify = grid.caption or None, "left"
+    for place, name in enumerate(grid.header):
+        if place < grid.words:
+            table.add_column(Text(name), overflow="fold")
+        else:
+            # In a narrow terminal these may break before their "±"; no number is cut. A column with a long
+            # heading is left whole: the heading would break first.
+            breaks = len(name) < 8 and grid.has_deviation(place)
+            table.add_column(Text(name), justify="right", no_wrap=not breaks, overflow="fold")
+    for row in grid.texts():
+        table.add_row(*(Text(cell.replace("± ", "±")) for cell in row))  # Text: a [name] is not markup
+    return table
+
+
+def markdown(grid: Grid) -> str:
+    """Ends in a newline."""
+    rule = ["---"] * grid.words + ["---:"] * (len(grid.header) - grid.words)
+    lines = [list(grid.header), rule, *grid.texts()]
+    escaped = [[cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in lines]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in escaped)
+    return f"{table}\n{grid.caption}\n" if grid.caption else table
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+
+
+def latex_text(text: str) -> str:
+    """Any text, made safe for LaTeX's text mode."""
+    return "".join(_LATEX.get(character, character) for character in text.replace("\n", " "))
+
+
+def latex(grid: Grid) -> str:
+    """A table environment in the style of booktabs."""
+    columns = "l" * grid.words + "r" * (len(grid.header) - grid.words)
+
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join("--" if cell == NOTHING else latex_text(cell) for cell in cells) + r" \\"
+
+    caption = [rf"\caption{{{latex_text(grid.caption)}}}"] if grid.caption else []
+    lines = [
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        line(grid.header),
+        r"\midrule",
+        *(line(row) for row in grid.texts()),
+        r"\bottomrule",
+        r"\end{tabular}",
+        *caption,
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def comma_separated(grid: Grid) -> str:
+    """Numbers for programs: full precision, the deviation in a column of its own, an empty field for none."""
+    spread = [grid.has_deviation(place) for place in range(len(grid.header))]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        [
+            part
+            for name, wide in zip(grid.header, spread, strict=True)
+            for part in [name, f"{name} std"][: 1 + wide]
+        ]
+    )
+    for row in grid.rows:
+        fields: list[object] = []
+        for cell, wide in zip(row, spread, strict=True):
+            if isinstance(cell, Spread):
+                deviation = "" if cell.deviation is None else round(cell.deviation, 6)
+                fields += [round(cell.mean, 6), deviation][: 1 + wide]
+            else:
+                fields += ["" if cell == NOTHING else cell, ""][: 1 + wide]
+        writer.writerow(fields)
+    return text.getvalue()
+
+
+TEXT_FORMATS: dict[str, Callable[[Grid], str]] = {
+    "markdown": markdown,
+    "latex": latex,
+    "csv": comma_separated,
+}
+SUFFIXES = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
+FORMATS = ("terminal", *TEXT_FORMATS)
+
+
+def print_grid(grid: Grid, form: str, console: Console) -> None:
+    """On the terminal as a drawn table, else the text as it is, to be piped."""
+    if form == "terminal":
+        console.print(terminal(grid))
+    else:
+        print(TEXT_FORMATS[form](grid), end="")

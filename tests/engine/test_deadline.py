@@ -1,0 +1,92 @@
+"""Time limits, by a clock that moves when told to: nothing here waits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
+from phasezero.engine.checkpoint import load_checkpoint
+from phasezero.engine.deadline import Deadline, OutOfTimeError, parse_duration
+from phasezero.engine.outcome import PhaseResult
+from phasezero.errors import UserError
+from phasezero.experiment import run
+from phasezero.presets import preset
+from phasezero.results.record import comparable_part
+from phasezero.session import CHECKPOINT, run_all
+
+
+class Clock:
+    """A phase takes a thousand seconds; it listens to a run to know when one is over."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def started(self, phases: int, total_images: int) -> None:
+        pass
+
+    def epoch(self, *facts: object) -> None:
+        pass
+
+    def phase(self, result: PhaseResult) -> None:
+        self.now += 1000.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30m", 1800), ("1h30m", 5400), ("90s", 90), ("2h", 7200), ("0s", 0)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "30", "m", "1d", "30m1h", "-5m", "1.5h"])
+def test_other_words_are_no_durations(text: str) -> None:
+    with pytest.raises(UserError, match="30m"):
+        parse_duration(text)
+
+
+def test_a_run_stops_after_a_phase_and_goes_on_to_the_same_record(
+    toy_data: ImageData, toy_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    clock, config = Clock(), toy_config()
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    with pytest.raises(OutOfTimeError, match="2 phases are finished"):
+        run(config, data=toy_data, listener=clock, checkpoint=checkpoint, deadline=Deadline(1999.0, clock))
+    assert len(load_checkpoint(checkpoint, config).phases) == 2
+    resumed = run(config, data=toy_data, checkpoint=checkpoint, deadline=Deadline(9999.0, clock))
+    whole = run(config, data=toy_data)
+    assert json.dumps(comparable_part(resumed)) == json.dumps(comparable_part(whole))
+
+
+def test_the_last_phase_is_never_lost_to_the_deadline(
+    toy_data: ImageData, toy_config: Callable[..., RunConfig]
+) -> None:
+    clock = Clock()
+    record = run(toy_config(), data=toy_data, listener=clock, deadline=Deadline(2000.5, clock))
+    assert len(record["phases"]) == 3
+
+
+def test_only_runs_that_fit_are_started(tmp_path: Path) -> None:
+    settings = {"protocol.phase_sizes": [2], "protocol.memory": "per_class:2", "training.first.epochs": 1}
+    configs = [preset("finetune/glyphs/b50s10", seed=seed).override(settings) for seed in range(3)]
+    deadline = Deadline(100.0, lambda: 0.0)
+    written = run_all(configs, out=tmp_path, parallel=1, deadline=deadline, seconds=[99, 101, 50])
+    assert [record["seed"] for record in written.records] == [0, 2]
+    assert [config.seed for config in written.unfinished] == [1]
+    assert not list(tmp_path.rglob(f"seed1/{CHECKPOINT}"))
+
+
+def test_runs_in_other_processes_stop_too(tmp_path: Path) -> None:
+    settings = {"protocol.phase_sizes": [2, 1], "protocol.memory": "per_class:2", "training.first.epochs": 1}
+    configs = [preset("finetune/glyphs/b50s10", seed=seed).override(settings) for seed in range(2)]
+    passed = Deadline(0.0)  # 1970: jobs said to take no time do not start either
+    written = run_all(configs, out=tmp_path, parallel=2, deadline=passed, seconds=[0, 0])
+    assert written.records == []
+    assert len(written.unfinished) == 2

@@ -1,0 +1,68 @@
+"""What listeners hear: all of them the same, and of an oracle only that it is being trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
+from phasezero.data.stream import Phase
+from phasezero.engine.listener import Listeners
+from phasezero.engine.outcome import PhaseResult
+from phasezero.experiment import run
+from phasezero.progress import RunProgress, TotalProgress, make_progress
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.heard: list[tuple[object, ...]] = []
+
+    def started(self, phases: int, total_images: int) -> None:
+        self.heard.append(("started", phases, total_images))
+
+    def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        self.heard.append(("epoch", phase.index, stage, epoch, images))
+
+    def phase(self, result: PhaseResult) -> None:
+        self.heard.append(("phase", result.phase.index, result.phase.seen))
+
+
+def test_two_listeners_hear_the_same(toy_data: ImageData, toy_config: Callable[..., RunConfig]) -> None:
+    one, other = Notes(), Notes()
+    run(toy_config(), data=toy_data, listener=Listeners([one, other]))
+    assert one.heard == other.heard
+    assert [note[1:] for note in one.heard if note[0] == "phase"] == [(0, 4), (1, 6), (2, 8)]
+
+
+def test_the_images_heard_of_are_those_announced(
+    toy_data: ImageData, toy_config: Callable[..., RunConfig]
+) -> None:
+    notes = Notes()
+    run(toy_config("lucir+mimic/glyphs/b50s10"), data=toy_data, listener=notes)
+    (started,) = [note for note in notes.heard if note[0] == "started"]
+    # 14 images of 4 classes, then of 2 with 3 exemplars of each old class; two epochs each.
+    assert started[1:] == (3, 2 * (4 * 14) + 2 * (2 * 14 + 4 * 3) + 2 * (2 * 14 + 6 * 3))
+    epochs = [note for note in notes.heard if note[0] == "epoch"]
+    assert sum(int(str(note[-1])) for note in epochs) == started[2]
+    assert [note[2] for note in epochs[:3]] == ["oracle train", "oracle train", "train"]
+    assert sum(note[0] == "phase" for note in notes.heard) == 3
+
+
+def test_the_bar_over_all_runs_is_corrected_by_what_runs_find(
+    toy_data: ImageData, toy_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    progress = make_progress(Console(quiet=True))
+    total = TotalProgress(progress, [250, 250])
+    task = progress.tasks[0]
+    assert (task.total, task.fields["now"]) == (500, "0/2 runs")
+    for place, step in enumerate((2, 4)):
+        config = toy_config(protocol__step=step)
+        own = RunProgress(progress, config, place, 2)
+        run(config, data=toy_data, listener=Listeners([own, total.watch(place)]), store=tmp_path)
+    # The first trains everything; the second takes phase 0 from the store: 4 new classes and 4 x 3 exemplars left.
+    first = 2 * (4 * 14) + 2 * (2 * 14 + 4 * 3) + 2 * (2 * 14 + 6 * 3)
+    second = 2 * (4 * 14 + 4 * 3)
+    assert (task.total, task.completed, task.fields["now"]) == (first + second, first + second, "2/2 runs")

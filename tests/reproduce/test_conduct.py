@@ -1,0 +1,145 @@
+"""From the command to its files: on glyphs, with training cut to the minimum."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from phasezero.engine.checkpoint import load_checkpoint
+from phasezero.errors import UserError
+from phasezero.reproduce.conduct import Wish, reproduce
+from phasezero.reproduce.plan import Filters
+from phasezero.results.record import read_record
+
+MINIMAL = {
+    "protocol.phase_sizes": [3, 1],
+    "protocol.memory": "per_class:2",
+    "training.first.epochs": 1,
+    "training.later.epochs": 1,
+    "training.first.batch_size": 512,
+    "training.later.batch_size": 512,
+}
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(width=200, record=True, quiet=False, file=open("/dev/null", "w"))
+
+
+def test_table_4_in_small(tmp_path: Path, console: Console) -> None:
+    wish = Wish(("table4",), ("glyphs",), seeds=(0,), settings=MINIMAL)
+    assert reproduce(wish, out=tmp_path, parallel=1, console=console) == []
+    said = console.export_text()
+    assert "4 runs, 1 at once: about" in said
+    assert "glyphs stands in for ImageNet100" in said
+
+    text = (tmp_path / "table4-glyphs.md").read_text()
+    assert "glyphs stands in for ImageNet100" in text
+    assert "Changed by hand: protocol.phase_sizes=[3, 1]" in text
+    assert "| LUCIR + DC |" in text
+    assert "glyphs stands in" in (tmp_path / "table4-glyphs.tex").read_text()
+    rows = list(csv.DictReader((tmp_path / "table4-glyphs.csv").read_text().splitlines()))
+    assert [row["method"] for row in rows] == ["LUCIR", "LUCIR + DC", "LUCIR + SDC", "LUCIR + CwD"]
+    for row in rows:
+        record = read_record(tmp_path / row["records"])
+        assert float(row["ours"]) == pytest.approx(record["summary"]["head"]["average_incremental_accuracy"])
+        assert row["gap"] == ""
+        assert "glyphs stands in" in row["remarks"]
+    assert float(rows[3]["gain"]) == pytest.approx(float(rows[3]["ours"]) - float(rows[0]["ours"]))
+
+    # The same again: everything is there, nothing is run.
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("record.json")}
+    again = Console(width=200, record=True, file=console.file)
+    assert reproduce(wish, out=tmp_path, parallel=1, console=again) == []
+    assert "to run" not in again.export_text()
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("record.json")} == stamps
+
+    # Another folder finds these records, and runs only what a further seed needs.
+    more = Wish(("table4",), ("glyphs",), seeds=(0, 1), filters=Filters(("lucir+cwd",)), settings=MINIMAL)
+    left = reproduce(more, out=tmp_path / "other", records=[tmp_path], dry_run=True, console=again)
+    assert [(config.label, config.seed) for config in left] == [("lucir+cwd", 1)]
+    assert not (tmp_path / "other").exists()
+
+
+def ticks(*pairs: tuple[int, float]) -> Callable[[], float]:
+    """A clock that shows each time for so many looks, and the last for ever."""
+
+    def times() -> Iterator[float]:
+        for looks, now in pairs:
+            yield from [now] * looks
+        while True:
+            yield pairs[-1][1]
+
+    shown = times()
+    return lambda: next(shown)
+
+
+def test_a_time_limit_stops_after_a_phase_and_the_same_command_goes_on(
+    tmp_path: Path, console: Console
+) -> None:
+    wish = Wish(("table4",), ("glyphs",), seeds=(0,), settings=MINIMAL)
+    # Looks: at the start; may LUCIR start; may its phase 1; may LUCIR+DC start. Then an hour has passed.
+    clock = ticks((4, 0.0), (1, 3600.0))
+    left = reproduce(wish, out=tmp_path, parallel=1, time_limit=60.0, clock=clock, console=console)
+    assert [config.label for config in left] == ["lucir+decov", "lucir+sdc", "lucir+cwd"]
+    stopped = tmp_path / "lucir+decov-glyphs-b50s10-short" / "seed0"
+    kept = load_checkpoint(stopped / "checkpoint.safetensors")
+    assert len(kept.phases) == 1
+    assert not (stopped / "record.json").exists()
+    assert "3 of 4 runs are not there yet" in (tmp_path / "table4-glyphs.md").read_text()
+
+    assert reproduce(wish, out=tmp_path, parallel=1, console=console) == []
+    finished = read_record(stopped)
+    assert finished["phases"][0]["seconds"] == kept.phases[0]["seconds"]  # taken over, not trained again
+    assert json.loads((tmp_path / "lucir-glyphs-b50s10-short/seed0/record.json").read_text())["seed"] == 0
+
+
+def test_runs_longer_than_the_limit_are_named(tmp_path: Path, console: Console) -> None:
+    wish = Wish(("table4",), ("glyphs",), seeds=(0,))
+    left = reproduce(wish, out=tmp_path, time_limit=1.0, dry_run=True, console=console)
+    assert len(left) == 4
+    assert "4 of them take longer than the time limit and will not be started" in console.export_text()
+
+
+def test_curves_and_sweeps_are_drawn_in_three_formats(tmp_path: Path, console: Console) -> None:
+    wish = Wish(
+        ("fig5", "fig6"), ("glyphs",), seeds=(0,), filters=Filters(("lucir",), (5,)), settings=MINIMAL
+    )
+    # With phase sizes of its own no step is left to filter by: S=10 and S=5 of Fig. 6 are the same run.
+    assert reproduce(wish, out=tmp_path, parallel=1, console=console) == []
+    for name in ("fig5-glyphs-lucir", "fig6-glyphs"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+        assert "glyphs stands in for ImageNet100" in " ".join((tmp_path / f"{name}.svg").read_text().split())
+
+
+def test_spectra_from_models_that_runs_left(tmp_path: Path, console: Console) -> None:
+    settings = {"training.first.epochs": 0, "training.later.epochs": 0}
+    wish = Wish(("fig7",), ("glyphs",), settings=settings | {"protocol.phase_sizes": [3]})
+    assert reproduce(wish, out=tmp_path, parallel=1, console=console) == []
+    assert (tmp_path / "fig7-glyphs.png").exists()
+    assert "information" in (tmp_path / "fig7-glyphs.md").read_text()
+    (model, *_) = tmp_path.rglob("analysis-phase0.json")
+    for path in (model, model.with_name("checkpoint.safetensors")):
+        path.unlink()
+    with pytest.raises(UserError, match="a record without its model"):
+        reproduce(wish, out=tmp_path, parallel=1, console=console)
+
+
+def test_data_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path, console: Console) -> None:
+    with pytest.raises(UserError, match=r"imagenet100-cwd not found .* --data glyphs"):
+        reproduce(Wish(("table2",)), out=tmp_path / "out", root=tmp_path, console=console)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_configuration_in_the_folder_is_refused(tmp_path: Path, console: Console) -> None:
+    wish = Wish(("table4",), ("glyphs",), seeds=(0,), filters=Filters(("lucir+cwd",)), settings=MINIMAL)
+    reproduce(wish, out=tmp_path, parallel=1, console=console)
+    changed = Wish(wish.targets, wish.data, (0,), wish.filters, MINIMAL | {"training.first.lr": 0.05})
+    with pytest.raises(UserError, match="another configuration"):
+        reproduce(changed, out=tmp_path, parallel=1, console=console)

@@ -1,0 +1,124 @@
+"""RESULTS.md: which records count for which cell, what verifies it, and that the committed one is up to date."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from phasezero.config import RunConfig
+from phasezero.errors import UserError
+from phasezero.presets import preset
+from phasezero.reproduce.ledger import read_results, write_results
+from phasezero.results.record import Record, write_record
+
+Make = Callable[..., Record]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def keep(record_of: Make, tmp_path: Path) -> Callable[..., None]:
+    def write(
+        config: RunConfig, averages: Sequence[float], precision: str = "bf16", where: str = "any"
+    ) -> None:
+        for seed, average in enumerate(averages):
+            record = record_of(config.override({"seed": seed}), average, precision)
+            write_record(tmp_path / "results" / where / f"{config.label}-{precision}-{seed}.json", record)
+
+    return write
+
+
+def row(text: str, *cells: str) -> list[str]:
+    """The one line of a table that starts with these cells."""
+    start = "| " + " | ".join(cells) + " |"
+    (line,) = [line for line in text.splitlines() if line.startswith(start)]
+    return [cell.strip() for cell in line.strip("|").split(" | ")][len(cells) :]
+
+
+LUCIR = ("CIFAR100", "LUCIR", "50", "10", "20")
+
+
+def test_three_seeds_within_the_tolerance_verify_a_cell(keep: Callable[..., None], tmp_path: Path) -> None:
+    keep(preset("lucir/cifar100/b50s10"), [66.0, 66.5, 66.7])
+    text = write_results(tmp_path / "results", tmp_path)
+    assert row(text, *LUCIR) == ["bf16", "66.40 ± 0.36", "3", "66.27 ± 0.28", "+0.13", "**yes**", "-"]
+    assert row(text, "Table 1") == ["72", "1", "1"]
+    assert row(text, "CIFAR100", "LUCIR + CwD", "50", "10", "20")[-2:] == ["no", "not run"]
+    assert "| results/any/lucir-bf16-2.json |" in text
+
+
+def test_two_seeds_or_a_wide_gap_do_not(keep: Callable[..., None], tmp_path: Path) -> None:
+    keep(preset("lucir/cifar100/b50s10"), [66.27, 66.27])
+    keep(preset("lucir+cwd/cifar100/b50s10"), [66.7, 66.7, 66.7])
+    text = write_results(tmp_path / "results", tmp_path)
+    assert row(text, *LUCIR)[-2:] == ["no", "n=2, 3 are needed"]
+    cwd = row(text, "CIFAR100", "LUCIR + CwD", "50", "10", "20")
+    assert cwd[-3:] == ["-0.56", "no", "the gap is beyond 0.5"]
+    assert row(text, "Table 1") == ["72", "2", "0"]
+
+
+def test_precisions_are_not_mixed_and_seeds_not_counted_twice(
+    keep: Callable[..., None], record_of: Make, tmp_path: Path
+) -> None:
+    config = preset("lucir/cifar100/b50s10")
+    keep(config, [66.2, 66.3])
+    keep(config, [67.0], "tf32")
+    write_record(tmp_path / "results" / "z.json", record_of(config, 50.0, "bf16"))
+    text = write_results(tmp_path / "results", tmp_path)
+    assert row(text, *LUCIR, "bf16")[:2] == ["66.25 ± 0.07", "2"]
+    assert "seed 0 was run more than once" in row(text, *LUCIR, "bf16")[-1]
+    assert row(text, *LUCIR, "tf32")[:2] == ["67.00", "1"]
+
+
+def test_a_changed_run_is_no_cell_and_says_what_was_changed(
+    keep: Callable[..., None], tmp_path: Path
+) -> None:
+    changed = preset("lucir/cifar100/b50s10").override({"training.first.lr": 0.05, "name": "mine"})
+    keep(changed, [66.27, 66.27, 66.27])
+    text = write_results(tmp_path / "results", tmp_path)
+    assert row(text, *LUCIR)[-1] == "not run"
+    assert row(text, "mine")[-1] == "training.first.lr=0.05"
+
+
+def test_icarl_counts_by_its_nearest_mean_classifier(record_of: Make, tmp_path: Path) -> None:
+    record = record_of(preset("icarl/cifar100/b50s10"), 10.0)
+    assert record["summary"]["nearest_mean"] is not None
+    record["summary"]["nearest_mean"]["average_incremental_accuracy"] = 60.0
+    write_record(tmp_path / "record.json", record)
+    assert row(write_results(tmp_path, tmp_path), "CIFAR100", "iCaRL", "50", "10", "20")[1] == "60.00"
+
+
+def test_ablations_on_cifar100_are_shown_apart_and_verify_nothing(
+    keep: Callable[..., None], tmp_path: Path
+) -> None:
+    for name in ("lucir", "lucir+cwd"):
+        keep(preset(f"{name}/cifar100/b50s10").override({"protocol.base": 20}), [61.0] * 3)
+    text = write_results(tmp_path / "results", tmp_path)
+    assert "## Table 2: The number of classes B of phase 0, on CIFAR100" in text
+    assert "cifar100 stands in for ImageNet100" in text
+    # Ours, n, the paper's number on ImageNet100; no gap.
+    assert row(text, "LUCIR + CwD", "20", "10", "20") == [
+        "61.00 ± 0.00", "3", "62.49 ± 0.36", "-", "+0.00", "+1.28",
+    ]  # fmt: skip
+    assert row(text, "Table 2") == ["20", "0", "0"]
+    assert "no cell of the paper" not in text
+    assert "not there yet" not in text
+
+
+def test_other_files_are_left_out_by_their_format_and_nothing_by_guess(tmp_path: Path) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    other = tmp_path / "deep" / "er" / "speed.json"
+    other.write_text(json.dumps({"format": "phasezero-step-time-1", "results": []}))
+    assert read_results(tmp_path) == []
+    other.write_text(json.dumps({"results": []}))
+    with pytest.raises(UserError, match=r"speed\.json: neither a record nor"):
+        read_results(tmp_path)
+
+
+def test_the_committed_results_are_those_of_the_committed_records() -> None:
+    committed = ROOT / "RESULTS.md"
+    if not committed.exists():
+        pytest.skip("no RESULTS.md beside these tests")
+    assert committed.read_text(encoding="utf-8") == write_results(ROOT / "results", ROOT)

@@ -1,0 +1,186 @@
+"""What is there already, what is left, in which order, how long it will take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
+from phasezero.engine.checkpoint import finished_phases
+from phasezero.engine.device import processor_name
+from phasezero.errors import UserError
+from phasezero.experiment import run
+from phasezero.reproduce.conduct import Wish, attach, choose_targets, in_words, plan
+from phasezero.reproduce.estimate import Pace, estimate
+from phasezero.reproduce.plan import (
+    Filters,
+    Shelf,
+    choose_data,
+    expand,
+    missing_runs,
+    phase_zero_of,
+    with_records,
+)
+from phasezero.reproduce.targets import TARGETS
+from phasezero.results.record import Record
+
+Make = Callable[..., Record]
+HERE = Path("there/record.json")
+
+
+def names(shown_lines: object) -> list[str]:
+    return [line.config.name for line in shown_lines]  # type: ignore[attr-defined]
+
+
+def test_filters() -> None:
+    (shown,) = plan(Wish(("table1",), ("cifar100",), filters=Filters(("lucir",), (10, 2))))
+    assert names(shown.lines) == [
+        "lucir/cifar100/b50s10",
+        "lucir+cwd/cifar100/b50s10",
+        "lucir/cifar100/b50s2",
+        "lucir+cwd/cifar100/b50s2",
+    ]
+    (shown,) = plan(Wish(("table1",), ("cifar100",), filters=Filters(("lucir+cwd", "bic"), (5,))))
+    assert names(shown.lines) == ["bic/cifar100/b50s5", "lucir+cwd/cifar100/b50s5"]
+    with pytest.raises(UserError, match="nothing is left"):
+        plan(Wish(("table2",), filters=Filters(("podnet",))))
+
+
+def test_data_and_seeds_are_the_papers_unless_said() -> None:
+    assert [shown.data for shown in plan(Wish(("table1",)))] == ["cifar100", "imagenet100-cwd", "imagenet"]
+    assert plan(Wish(("table1",)))[0].seeds == (0, 1, 2)
+    assert plan(Wish(("fig3",), seeds=(4,)))[0].seeds == (4,)
+    assert [target.name for target in choose_targets(["fig5", "table1", "fig5"])] == ["fig5", "table1"]
+    assert len(choose_targets(["all"])) == len(TARGETS)
+    with pytest.raises(UserError, match="did you mean 'table1'"):
+        choose_targets(["tabel1"])
+    with pytest.raises(UserError, match="table2 is not defined on 'imagenet'"):
+        choose_data(TARGETS["table2"], ["imagenet"])
+    with pytest.raises(UserError, match="unknown data set"):
+        choose_data(TARGETS["table2"], ["imagenet99"])
+
+
+def test_a_record_is_known_by_what_moves_its_numbers(record_of: Make) -> None:
+    line = expand(TARGETS["table1"], "cifar100", {})[3]
+    elsewhere = {"name": "mine", "engine.device": "cpu", "engine.threads": 7, "seed": 1}
+    same = record_of(line.config.override(elsewhere))
+    changed = record_of(line.config.override({"training.first.lr": 0.05}))
+    found = with_records(line, (0, 1, 2), Shelf([(HERE, changed), (HERE, same)]))
+    assert list(found.records) == [1]
+    assert with_records(line, (0,), Shelf([(HERE, same)])).records == {}
+    exact = replace(line, config=line.config.override({"engine.precision": "tf32"}))
+    shelf = Shelf([(HERE, record_of(line.config, precision="bf16"))])
+    assert with_records(exact, (0,), shelf).records == {}
+    assert list(with_records(line, (0,), shelf).records) == [0]
+
+
+def test_records_of_settings_that_are_no_more_are_left_alone(record_of: Make) -> None:
+    line = expand(TARGETS["table1"], "cifar100", {})[3]
+    old = record_of(line.config)
+    old["config"]["training"]["nesterov"] = True
+    assert with_records(line, (0,), Shelf([(HERE, old)])).records == {}
+
+
+def test_what_is_there_is_not_run_again(record_of: Make) -> None:
+    wish = Wish(("table4",), ("glyphs",), seeds=(0, 1))
+    there = [(HERE, record_of(line.seeded(0))) for line in plan(wish)[0].lines[:3]]
+    (shown,) = attach(plan(wish), there)
+    left = missing_runs((line, shown.seeds) for line in shown.lines)
+    assert [(config.label, config.seed) for config in left] == [
+        ("lucir+cwd", 0),
+        ("lucir", 1),
+        ("lucir+decov", 1),
+        ("lucir+sdc", 1),
+        ("lucir+cwd", 1),
+    ]
+
+
+def test_figures_of_models_need_the_model_or_its_analysis(record_of: Make, tmp_path: Path) -> None:
+    wish = Wish(("fig3",), ("glyphs",))
+    config = plan(wish)[0].lines[0].seeded(0)
+    record = record_of(config)
+    there = [(tmp_path / "record.json", record)]
+    assert attach(plan(wish), there)[0].lines[0].records == {}
+    (tmp_path / "analysis-phase0.json").touch()  # of another phase than the last
+    assert attach(plan(wish), there)[0].lines[0].records == {}
+    (tmp_path / "analysis-phase1.json").touch()
+    assert list(attach(plan(wish), there)[0].lines[0].records) == [0]
+    (tmp_path / "analysis-phase1.json").rename(tmp_path / "checkpoint.safetensors")
+    assert list(attach(plan(wish), there)[0].lines[0].records) == [0]
+
+
+def test_runs_that_share_phase_0_do_not_start_together() -> None:
+    wish = Wish(("table1",), ("glyphs",), seeds=(0,))
+    order = missing_runs((line, shown.seeds) for shown in plan(wish) for line in shown.lines)
+    assert len(order) == 27
+    first = order[:7]
+    assert len({phase_zero_of(config) for config in first}) == 7  # LUCIR's is AANet's too
+    assert {phase_zero_of(config) for config in order} == {phase_zero_of(config) for config in first}
+
+
+def test_a_run_of_two_targets_is_run_once() -> None:
+    wish = Wish(("table1", "fig5", "table2"), ("glyphs",), seeds=(0,))
+    order = missing_runs((line, shown.seeds) for shown in plan(wish) for line in shown.lines)
+    # Of Fig. 5 all six are cells of Table 1; of Table 2 LUCIR and LUCIR+CwD at B=50 with S=10 and 5 are.
+    assert len(order) == 27 + 20 - 4
+
+
+def test_estimates_from_records(record_of: Make, tmp_path: Path) -> None:
+    wish = Wish(("table1",), ("glyphs",), seeds=(0,), filters=Filters(("lucir",), (10, 5)))
+    (shown,) = plan(wish)
+    order = missing_runs((line, (0,)) for line in shown.lines)
+    record = record_of(order[0])
+    record["environment"]["device_name"] = processor_name()
+    record["phases"][0] |= {"seconds": {"total": 20.0}, "train_images": 1000, "loss": {"train": [1.0] * 10}}
+    record["phases"][1] |= {"seconds": {"total": 9.0}, "train_images": 500, "loss": {"train": [1.0] * 6}}
+    first, later = 20 / (1000 * 10), 9 / (500 * 6)
+    # 50 classes of 168 images for 10 epochs; then 10 (or 5) new ones and 20 of each old one, for 2 epochs.
+    phase_zero = 50 * 168 * 10 * first
+    tens = sum(2 * (10 * 168 + 20 * old) for old in range(50, 100, 10)) * later
+    fives = sum(2 * (5 * 168 + 20 * old) for old in range(50, 100, 5)) * later
+    found = estimate(order, [record], tmp_path)
+    assert [config.name.split("/")[0] for config in order] == ["lucir", "lucir+cwd"] * 2
+    assert found.seconds == pytest.approx([phase_zero + tens, phase_zero + tens, fives, fives])
+    assert not found.guessed
+    assert estimate(order, [], tmp_path).guessed
+    assert (
+        Pace([record]).of(order[0].override({"network.name": "resnet32"}), _device(order[0]), first=True)[1]
+        is False
+    )
+
+
+def _device(config: RunConfig) -> object:
+    from phasezero.engine.device import Device
+
+    return Device.choose(config.engine)
+
+
+def test_an_oracle_is_paid_for_once(tmp_path: Path) -> None:
+    (shown,) = plan(Wish(("fig2",), ("glyphs",), seeds=(0,)))
+    order = missing_runs((line, (0,)) for line in shown.lines)
+    seconds = dict(zip([config.name for config in order], estimate(order, [], tmp_path).seconds, strict=True))
+    with_oracle = [name for name in seconds if "mimic" in name and "b50" in name]
+    costs = sorted(seconds[name] for name in with_oracle)
+    assert costs[-1] > 1.5 * costs[-2]
+    assert costs[0] == pytest.approx(costs[2])
+
+
+def test_phases_in_a_checkpoint_are_not_counted(
+    toy_data: ImageData, toy_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    path, config = tmp_path / "checkpoint.safetensors", toy_config()
+    assert finished_phases(path, config) == 0
+    run(config, data=toy_data, checkpoint=path)
+    assert finished_phases(path, config) == 3
+    assert finished_phases(path, replace(config, seed=5)) == 0
+    path.write_bytes(b"damaged")
+    assert finished_phases(path, config) == 0
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(42, "42 s"), (600, "10 min"), (3 * 3600, "3.0 h")])
+def test_in_words(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words

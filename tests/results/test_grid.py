@@ -1,0 +1,68 @@
+"""The four ways to print a table: what each must escape, and what each must keep."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+
+import pytest
+
+from phasezero.results.grid import Grid, Spread, comma_separated, latex, latex_text, markdown
+from phasezero.results.record import Record
+from phasezero.results.tables import results_grid
+
+GRID = Grid(
+    ["run", "n", "average", "gap"],
+    [
+        ["50% of $a_b & {c}", "3", Spread(66.123456, 0.284), Spread(-0.15, sign=True)],
+        ["x|y", "1", Spread(7.0, note="head"), "-"],
+    ],
+    "Mean ± deviation of #1.",
+)
+
+
+def test_latex_is_booktabs_and_escaped() -> None:
+    text = latex(GRID)
+    lines = text.splitlines()
+    assert lines[1:5] == [r"\begin{table}", r"\centering", r"\begin{tabular}{lrrr}", r"\toprule"]
+    assert r"50\% of \$a\_b \& \{c\} & 3 & 66.12 $\pm$ 0.28 & -0.15 \\" in lines
+    assert r"x|y & 1 & 7.00 (head) & -- \\" in lines
+    assert r"\caption{Mean $\pm$ deviation of \#1.}" in lines
+    assert text.count(r"\begin") == text.count(r"\end")
+
+
+@pytest.mark.parametrize(
+    ("plain", "safe"),
+    [
+        ("a\\b", r"a\textbackslash{}b"),
+        ("~^", r"\textasciitilde{}\textasciicircum{}"),
+        ("two\nlines", "two lines"),
+    ],
+)
+def test_latex_text(plain: str, safe: str) -> None:
+    assert latex_text(plain) == safe
+
+
+def test_csv_has_numbers_and_its_own_column_for_the_deviation() -> None:
+    header, first, second = csv.reader(io.StringIO(comma_separated(GRID)))
+    assert header == ["run", "n", "average", "average std", "gap"]
+    assert first == ["50% of $a_b & {c}", "3", "66.123456", "0.284", "-0.15"]
+    assert second == ["x|y", "1", "7.0", "", ""]
+
+
+def test_markdown_escapes_bars_and_aligns_numbers() -> None:
+    lines = markdown(GRID).splitlines()
+    assert lines[1] == "| --- | ---: | ---: | ---: |"
+    assert lines[3] == r"| x\|y | 1 | 7.00 (head) | - |"
+    assert lines[-1] == "Mean ± deviation of #1."
+
+
+def test_records_in_every_format_tell_the_same(make_record: Callable[..., Record]) -> None:
+    grid = results_grid([make_record(seed=s) for s in range(3)])
+    rows = list(csv.DictReader(io.StringIO(comma_separated(grid))))
+    assert rows[0]["average"] == "71.0"
+    assert rows[0]["average std"] == "1.0"
+    assert (rows[0]["paper"], rows[0]["paper std"]) == ("66.27", "0.28")
+    assert r"lucir/cifar100/b50s10 & 3 & 81.00" in latex(grid)
+    assert r"71.00 $\pm$ 1.00" in latex(grid)
