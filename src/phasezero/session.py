@@ -19,7 +19,7 @@ from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
 from phasezero.engine.deadline import Deadline
 from phasezero.engine.listener import Listener, Listeners
-from phasezero.engine.parallel import Job, run_jobs, workers_for
+from phasezero.engine.parallel import Job, run_jobs, stays_here, workers_for
 from phasezero.engine.persist import phase_checkpoint
 from phasezero.engine.trainer import check
 from phasezero.engine.workload import images_by_phase
@@ -76,7 +76,6 @@ def run_all(
     refuse_clashes(targets, allowed=overwrite or resume)
     data = {name: load_data(name, root) for name in {config.protocol.data for config in configs}}
     planned = [planned_images(config, data[config.protocol.data]) for config in configs]
-    del data  # each run loads its own: it may be in another process
 
     finished = {
         place: read_record(target)
@@ -89,6 +88,10 @@ def run_all(
                 f"{targets[place]} holds a run of another configuration; choose another --out, or say --overwrite"
             )
     waiting = [place for place in range(len(configs)) if place not in finished]
+    left = [configs[place] for place in waiting]
+    workers = min(parallel or workers_for(left or configs), len(left) or 1)
+    if not stays_here(left, workers):
+        data = {}  # each process loads its own
     with writable(folder), make_progress(console) as progress:
         jobs = [
             Job(
@@ -99,6 +102,7 @@ def run_all(
                 keep_phases,
                 deadline,
                 seconds[place] if seconds else 0.0,
+                data.get(configs[place].protocol.data),
             )
             for place in waiting
         ]
@@ -113,8 +117,7 @@ def run_all(
             others = [total.watch(at)] if total else []
             return Listeners([own, *others, *([watch(config)] if watch else [])])
 
-        workers = parallel or workers_for([job.config for job in jobs] or configs)
-        for at, record in run_jobs(jobs, min(workers, len(jobs) or 1), listen):
+        for at, record in run_jobs(jobs, workers, listen):
             place = waiting[at]
             finished[place] = record
             write_record(targets[place] / FILE_NAME, record)

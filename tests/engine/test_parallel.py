@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,17 @@ def test_an_interruption_stops_the_threads() -> None:
 
 def test_processes_unless_all_share_one_gpu() -> None:
     assert parallel.shared_device([quick(0).override({"engine.device": "cpu"})] * 2) is None
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["processes", "threads"])
+def test_a_shared_phase_zero_is_trained_once(
+    threads: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Two runs that start together and have the same phase 0: one trains it, the other waits and takes it."""
+    if threads:
+        request.getfixturevalue("in_threads")
+    steps = [quick(0), replace(quick(0).override({"protocol.phase_sizes": [3, 2]}), name="other")]
+    together = run_all(steps, out=tmp_path / "out", store=tmp_path / "store", parallel=2)
+    assert sorted(record["timing"]["reused_phase_zero"] for record in together.records) == [False, True]
+    one, other = (record["phases"][0]["accuracy"] for record in together.records)
+    assert one == other

@@ -155,7 +155,8 @@ class Suite:
         # Phase 0's schedule for both: whether the loss is compiled goes by the steps to come.
         schedule = trainer.config.training.later if phase_index else trainer.config.training.first
         stage = trainer.method.stages(trainer.model, phase, schedule)[0]
-        return trainer._make_pass(stage, phase, torch.cat(trainer.train_by_class[: phase.seen]))
+        loss = trainer._with_initial_terms(stage.loss, phase)
+        return trainer._make_pass(stage, loss, torch.cat(trainer.train_by_class[: phase.seen]))
 
     def _stepper(self, phase_index: int, number: int = 0) -> Callable[[], None]:
         """A function that trains one step, on a lane of its own where there are several."""

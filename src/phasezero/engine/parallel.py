@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.engine.deadline import Deadline, OutOfTimeError
 from phasezero.engine.device import Device
@@ -54,6 +55,8 @@ class Job:
     deadline: Deadline | None = None
     seconds: float = 0.0
     """How long it will take, as far as anybody knows."""
+    data: ImageData | None = None
+    """Loaded already, for jobs that stay in this process."""
 
     @property
     def fits(self) -> bool:
@@ -64,6 +67,7 @@ class Job:
         return run(
             self.config,
             root=self.root,
+            data=self.data,
             listener=listener,
             checkpoint=self.checkpoint,
             store=self.store,
@@ -93,6 +97,11 @@ def shared_device(configs: Sequence[RunConfig]) -> Device | None:
     switches = {(device.torch, device.precision == "fp32") for device in devices}
     shared = LANES_VERIFIED and len(switches) == 1 and devices[0].torch.type == "cuda"
     return devices[0] if shared else None
+
+
+def stays_here(configs: Sequence[RunConfig], workers: int) -> bool:
+    """Whether jobs with these configurations run in this very process."""
+    return workers == 1 or shared_device(configs) is not None
 
 
 class StoppedError(Exception):

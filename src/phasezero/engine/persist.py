@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,22 +63,27 @@ def train_phases(
         saved = load_checkpoint(checkpoint, config)
         trainer.restore(len(saved.phases), saved.model, saved.exemplars)
         phases, clock = list(saved.phases), clock - saved.seconds
-    elif store is not None:
-        key = phase_zero_key(config, data, trainer)
-        found = store.find(key)
-        if found is not None:
-            trainer.restore(1, found.model, found.exemplars)
-            phases, reused = list(found.phases), True
-            keep(0.0)
-    for result in trainer.run():
-        phases.append(result.to_record(trainer.stream.sizes[: result.phase.index + 1]))
-        seconds = time.perf_counter() - clock
-        if store is not None and key and len(phases) == 1:
-            store.keep(key, config, trainer, phases[0], seconds)
-        keep(seconds)
-        more = len(phases) < len(trainer.stream.phases)
-        if more and deadline is not None and not deadline.allows(result.seconds["total"]):
-            raise OutOfTimeError(f"{config.name} seed {config.seed}: {len(phases)} phases are finished")
+    with contextlib.ExitStack() as claim:
+        if store is not None and not phases:
+            key = phase_zero_key(config, data, trainer)
+            claim.enter_context(store.claim(key))
+            clock = time.perf_counter()  # having waited for another run's phase 0 is not computing
+            found = store.find(key)
+            if found is not None:
+                claim.close()
+                trainer.restore(1, found.model, found.exemplars)
+                phases, reused = list(found.phases), True
+                keep(0.0)
+        for result in trainer.run():
+            phases.append(result.to_record(trainer.stream.sizes[: result.phase.index + 1]))
+            seconds = time.perf_counter() - clock
+            if store is not None and key and len(phases) == 1:
+                store.keep(key, config, trainer, phases[0], seconds)
+                claim.close()
+            keep(seconds)
+            more = len(phases) < len(trainer.stream.phases)
+            if more and deadline is not None and not deadline.allows(result.seconds["total"]):
+                raise OutOfTimeError(f"{config.name} seed {config.seed}: {len(phases)} phases are finished")
     return Trained(phases, time.perf_counter() - clock, reused)
 
 

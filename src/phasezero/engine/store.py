@@ -6,6 +6,7 @@ is a checkpoint file with a digest beside it; one that does not match its digest
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,6 +17,11 @@ from typing import Any
 
 import numpy as np
 import torch
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
 
 from phasezero._version import __version__
 from phasezero.config import RunConfig
@@ -97,6 +103,20 @@ class PhaseZeroStore:
         except UserError:
             return None
 
+    @contextlib.contextmanager
+    def claim(self, key: str) -> Iterator[None]:
+        """Held by the run that makes an entry: others that want the same one wait, and then find it."""
+        if fcntl is None:  # Windows: nobody waits, and a phase 0 may be trained twice
+            yield
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._lock(key).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # given up with the file, even by a process that dies
+            yield
+
+    def _lock(self, key: str) -> Path:
+        return self.folder / f".{key}.lock"
+
     def keep(self, key: str, config: RunConfig, trainer: Trainer, phase: PhaseRecord, seconds: float) -> None:
         path = self.folder / f"{key}.safetensors"
         save_checkpoint(path, config, trainer, [phase], seconds)
@@ -114,6 +134,7 @@ class PhaseZeroStore:
 
     def remove(self, entry: Entry) -> None:
         entry.path.unlink(missing_ok=True)
+        self._lock(entry.key).unlink(missing_ok=True)
         (self.folder / f"{entry.key}.json").unlink(missing_ok=True)
 
     def _entry(self, note: Path) -> Entry | None:

@@ -134,10 +134,11 @@ class Trainer:
         return PhaseResult(phase, train_images, predictions, self.memory.counts(), losses, clock.seconds())
 
     def _run_stage(self, stage: Stage, phase: Phase, images: _PhaseView, indices: Tensor) -> list[float]:
+        loss = self._with_initial_terms(stage.loss, phase)  # may train an oracle, so not in the device's calm
         with DEVICE_CALM:
-            passes = [self._make_pass(stage, phase, indices)]
-            if stage.each_epoch is not None:
-                passes.append(self._make_pass(stage.each_epoch, phase, stage.each_epoch.images(images)))
+            passes = [self._make_pass(stage, loss, indices)]
+            if (level := stage.each_epoch) is not None:
+                passes.append(self._make_pass(level, level.loss, level.images(images)))
         mean_losses: list[float] = []
         under_way: list[Tensor] = []
         for epoch in range(stage.schedule.epochs + 1):
@@ -149,9 +150,9 @@ class Trainer:
             # An epoch's losses are read when the next one's work is on its way: the device never waits.
             if under_way:
                 means = [float(loss) for loss in under_way]
-                for one, loss in zip(passes, means, strict=True):
+                for one, mean in zip(passes, means, strict=True):
                     where = f"phase {phase.index}, stage {one.stage.name!r}, epoch {epoch - 1}"
-                    refuse_divergence(loss, self.config.engine.loss_limit, where, one.stage)
+                    refuse_divergence(mean, self.config.engine.loss_limit, where, one.stage)
                 mean_losses.append(means[0])
                 if self.listener:
                     epochs = stage.schedule.epochs
@@ -161,8 +162,7 @@ class Trainer:
             one.close()
         return mean_losses
 
-    def _make_pass(self, stage: Stage, phase: Phase, indices: Tensor) -> StagePass:
-        loss = self._with_initial_terms(stage.loss, phase)
+    def _make_pass(self, stage: Stage, loss: Loss, indices: Tensor) -> StagePass:
         brightness = self.config.training.brightness
         return StagePass(stage, loss, self.model, self.teacher, self.train, indices, self.device, brightness)
 
