@@ -17,7 +17,7 @@ from phasezero.engine.listener import Listener
 from phasezero.engine.parallel import workers_for
 from phasezero.errors import UserError, unknown
 from phasezero.reproduce.estimate import Estimate, estimate
-from phasezero.reproduce.pictures import Workplace, can_be_shown, draw
+from phasezero.reproduce.pictures import Folders, can_be_shown, draw
 from phasezero.reproduce.plan import Filters, Shelf, choose_data, expand, missing_runs, with_records
 from phasezero.reproduce.targets import TARGETS, Target
 from phasezero.reproduce.views import Shown, write_texts
@@ -122,13 +122,13 @@ def reproduce(
             seconds=guess.seconds,
             views=False,
         ).unfinished
-    place = Workplace(out, root, store or out / "phase0")
+    place = Folders(out, root, store or out / "phase0")
     for shown in attach(plan(wish), find(out, records)):
         show(shown, place, console)
     return left
 
 
-def show(shown: Shown, place: Workplace, console: Console) -> None:
+def show(shown: Shown, place: Folders, console: Console) -> None:
     base = place.out / f"{shown.target.name}-{slug(shown.data)}"
     place.out.mkdir(parents=True, exist_ok=True)
     grid, pictures = draw(shown, place, base)

@@ -40,7 +40,7 @@ MODEL_VIEWS = ("spectra", "classes", "later", "information", *SPHERES)
 
 
 @dataclass(frozen=True)
-class Workplace:
+class Folders:
     """Where runs and data are."""
 
     out: Path
@@ -61,7 +61,7 @@ def _phase_shown(view: str, record: Record) -> int:
     return 0 if view in SPHERES else len(record["phases"]) - 1
 
 
-def analyse(view: str, lines: Sequence[Line], place: Workplace) -> list[Analysis]:
+def analyse(view: str, lines: Sequence[Line], place: Folders) -> list[Analysis]:
     """The models that a view shows; for a sphere with the classes to come.
 
     An analysis that is there already is read, others are made and written beside the run in `place.out`.
@@ -85,7 +85,7 @@ def analyse(view: str, lines: Sequence[Line], place: Workplace) -> list[Analysis
     return found
 
 
-def draw(shown: Shown, place: Workplace, base: Path) -> tuple[Grid, list[Path]]:
+def draw(shown: Shown, place: Folders, base: Path) -> tuple[Grid, list[Path]]:
     """The table under a target's figure, and the figure's files, all of `base` with further letters."""
     lines = [line for line in shown.lines if line.records]
     if shown.target.view not in MODEL_VIEWS:
