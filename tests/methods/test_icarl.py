@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -19,26 +18,12 @@ from phasezero.methods.icarl import Icarl, distillation, sigmoid_cross_entropy
 from phasezero.nets import LinearHead, Output
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
+from slow import normal, same_with_gradient, softmax
 
 Make = Callable[..., RunConfig]
 
 
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape)) * 2
-
-
-def same_with_gradient(loss: Tensor, expected: Tensor, logits: Tensor) -> None:
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-10, abs=1e-12)
-    (gradient,), (wanted,) = (torch.autograd.grad(value, logits) for value in (loss, expected))
-    assert torch.allclose(gradient, wanted, rtol=0, atol=1e-10)
-
-
 # ---- slow references: plain sums over single numbers, differentiable --------------------------------------
-
-
-def slow_softmax(row: Tensor) -> list[Tensor]:
-    total = sum(value.exp() for value in row)
-    return [value.exp() / total for value in row]
 
 
 def slow_lucir_distillation(logits: Tensor, old_logits: Tensor, temperature: float, beta: float) -> Tensor:
@@ -46,7 +31,7 @@ def slow_lucir_distillation(logits: Tensor, old_logits: Tensor, temperature: flo
     samples, classes = old_logits.shape
     total = logits.sum() * 0
     for row, old_row in zip(logits, old_logits, strict=True):
-        found, wanted = slow_softmax(row / temperature), slow_softmax(old_row / temperature)
+        found, wanted = softmax(row / temperature), softmax(old_row / temperature)
         for p, q in zip(wanted, found, strict=True):
             total = total + p * (p.log() - q.log())
     return total / (samples * classes) * temperature**2 * beta * classes
@@ -65,7 +50,7 @@ def slow_sigmoid_loss(logits: Tensor, labels: list[int], old_logits: Tensor | No
 
 
 def slow_cross_entropy(logits: Tensor, labels: list[int]) -> Tensor:
-    losses = [-slow_softmax(row)[label].log() for row, label in zip(logits, labels, strict=True)]
+    losses = [-softmax(row)[label].log() for row, label in zip(logits, labels, strict=True)]
     return sum(losses) / len(losses)
 
 

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -19,31 +18,17 @@ from phasezero.methods.base import Batch
 from phasezero.methods.lwf import LwF, new_class_cross_entropy, softened_cross_entropy
 from phasezero.nets import LinearHead, Output
 from phasezero.presets import preset
+from slow import normal, same_with_gradient, softmax
 
 Make = Callable[..., RunConfig]
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape)) * 2
-
-
-def same_with_gradient(loss: Tensor, expected: Tensor, logits: Tensor) -> None:
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-10, abs=1e-12)
-    (gradient,), (wanted,) = (torch.autograd.grad(value, logits) for value in (loss, expected))
-    assert torch.allclose(gradient, wanted, rtol=0, atol=1e-10)
 
 
 # ---- slow references: plain sums over single numbers, differentiable --------------------------------------
 
 
-def slow_softmax(row: Tensor) -> list[Tensor]:
-    total = sum(value.exp() for value in row)
-    return [value.exp() / total for value in row]
-
-
 def slow_softened(row: Tensor, temperature: float) -> list[Tensor]:
     """As FACIL writes it: probabilities to the power of 1/T, made to sum to 1."""
-    powers = [p ** (1 / temperature) for p in slow_softmax(row)]
+    powers = [p ** (1 / temperature) for p in softmax(row)]
     return [power / sum(powers) for power in powers]
 
 
@@ -58,7 +43,7 @@ def slow_distillation(logits: Tensor, old_logits: Tensor, temperature: float) ->
 
 
 def slow_cross_entropy(logits: Tensor, labels: list[int]) -> Tensor:
-    losses = [-slow_softmax(row)[label].log() for row, label in zip(logits, labels, strict=True)]
+    losses = [-softmax(row)[label].log() for row, label in zip(logits, labels, strict=True)]
     return sum(losses) / len(losses)
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from phasezero.nets import NETWORKS, Features, ResNet
 from phasezero.nets.aggregated import AggregatedResNet, ScaledConv2d
+from slow import batch_norm
 
 
 class Plan(NamedTuple):
@@ -141,13 +142,7 @@ def mixed_by_hand(state: dict[str, Tensor], plan: Plan, x: Tensor, training: boo
         ]
         return torch.stack(rows)
 
-    def norm(x: Tensor, name: str) -> Tensor:
-        if training:
-            mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)
-        else:
-            mean, variance = state[f"{name}.running_mean"], state[f"{name}.running_var"]
-        scaled = (x - mean[:, None, None]) / (variance[:, None, None] + 1e-5).sqrt()
-        return scaled * state[f"{name}.weight"][:, None, None] + state[f"{name}.bias"][:, None, None]
+    norm = batch_norm(state, training)
 
     def stem(x: Tensor, branch: str) -> Tensor:
         padding = (plan.stem_kernel - 1) // 2

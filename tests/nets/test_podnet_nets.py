@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from phasezero.nets import NETWORKS
 from phasezero.nets.podnet import PaddedSubsampling
+from slow import batch_norm
 
 
 class Plan(NamedTuple):
@@ -128,13 +129,7 @@ def test_padded_subsampling() -> None:
 
 
 def forward_by_hand(state: dict[str, Tensor], plan: Plan, images: Tensor, training: bool) -> list[Tensor]:
-    def norm(x: Tensor, name: str) -> Tensor:
-        if training:
-            mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)
-        else:
-            mean, variance = state[f"{name}.running_mean"], state[f"{name}.running_var"]
-        scaled = (x - mean[:, None, None]) / (variance[:, None, None] + 1e-5).sqrt()
-        return scaled * state[f"{name}.weight"][:, None, None] + state[f"{name}.bias"][:, None, None]
+    norm = batch_norm(state, training)
 
     x = F.conv2d(images, state["stem.0.weight"], stride=plan.stem_stride, padding=1)
     x = norm(x, "stem.1").clamp_min(0)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phasezero.nets import NETWORKS, ResNet
+from slow import batch_norm
 
 
 class Plan(NamedTuple):
@@ -160,13 +161,7 @@ def test_initial_weights(name: str) -> None:
 def forward_by_hand(state: dict[str, Tensor], plan: Plan, images: Tensor, training: bool) -> list[Tensor]:
     """The maps of each stage, from the saved tensors alone. Without the last ReLU."""
 
-    def norm(x: Tensor, name: str) -> Tensor:
-        if training:
-            mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)
-        else:
-            mean, variance = state[f"{name}.running_mean"], state[f"{name}.running_var"]
-        scaled = (x - mean[:, None, None]) / (variance[:, None, None] + 1e-5).sqrt()
-        return scaled * state[f"{name}.weight"][:, None, None] + state[f"{name}.bias"][:, None, None]
+    norm = batch_norm(state, training)
 
     x = F.conv2d(images, state["stem.0.weight"], stride=plan.stem_stride, padding=(plan.stem_kernel - 1) // 2)
     x = norm(x, "stem.1").clamp_min(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -33,7 +34,7 @@ class Workshop(Protocol):
         """A frozen model that has seen all classes: of that checkpoint, or trained now and kept."""
 
 
-class Term:
+class Term(ABC):
     """Called with a batch of phase 0, returns an unweighted scalar; the trainer multiplies by the weight."""
 
     Options: ClassVar[type[TermOptions]] = TermOptions
@@ -45,8 +46,8 @@ class Term:
         self.options = options
         self.phase = phase
 
-    def __call__(self, batch: Batch) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def __call__(self, batch: Batch) -> Tensor: ...
 
 
 TERMS: Registry[type[Term]] = Registry("phase-0 term")

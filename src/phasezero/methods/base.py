@@ -30,6 +30,7 @@ class Batch(NamedTuple):
 
 
 Loss = Callable[[Batch], Tensor]
+Settings = Mapping[str, Mapping[str, Any]]
 
 
 class PhaseImages(Protocol):
@@ -88,9 +89,6 @@ class Stage:
     """Another stage, of which one epoch follows each epoch of this one (AANets' second level)."""
 
 
-Settings = Mapping[str, Mapping[str, Any]]
-
-
 def both_phases(**settings: object) -> dict[str, object]:
     """Settings of a schedule, for phase 0 and the later phases alike."""
     return {f"training.{when}.{key}": value for when in ("first", "later") for key, value in settings.items()}
@@ -112,7 +110,6 @@ class Method:
     """Whether it trains on all images of all classes seen (only an oracle does)."""
     needs_teacher: ClassVar[bool] = True
     """Whether losses look at the previous phase's model."""
-
     needs_maps: ClassVar[bool] = False
     """Whether losses look at the maps of the backbone's stages."""
 
@@ -142,6 +139,7 @@ class Method:
         return asdict(self.options)
 
     def make_loss(self, phase: Phase) -> Loss:
+        """What the one stage above minimises: for a method to say, unless it has stages of its own."""
         raise NotImplementedError
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ class Scores(NamedTuple):
     """Before any scale or correction: cosines for the cosine head (LUCIR's ranking loss needs them)."""
 
 
-class GrowingHead(nn.Module):
+class GrowingHead(nn.Module, ABC):
     """The part that all heads share: a list of weight blocks, [classes of the phase, d] each."""
 
     place: Tensor
@@ -50,8 +51,8 @@ class GrowingHead(nn.Module):
     def weight(self) -> Tensor:
         return torch.cat(list(self.blocks))
 
-    def forward(self, features: Tensor) -> Scores:
-        raise NotImplementedError
+    @abstractmethod
+    def forward(self, features: Tensor) -> Scores: ...
 
 
 class CosineHead(GrowingHead):
