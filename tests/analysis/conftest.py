@@ -10,6 +10,7 @@ import pytest
 from phasezero.analysis.record import FORMAT, Analysis, Measurement
 from phasezero.presets import build_config
 from phasezero.results.record import data_record
+from samples import ENVIRONMENT
 
 KS = [1, 2, 5]
 
@@ -92,20 +93,7 @@ def build(
         "train": {"images": images, "raw": found, "unit": found},
         "test": {"images": images, "raw": found, "unit": found},
         "points": None,
-        "environment": {
-            "phasezero": "0.1.0",
-            "python": "3.11.7",
-            "torch": "2.11.0",
-            "numpy": "2.0.0",
-            "cuda": None,
-            "cudnn": None,
-            "platform": "Linux",
-            "device": "cpu",
-            "device_name": "cpu",
-            "threads": 1,
-            "precision": "fp32",
-            "engine": "eager",
-        },
+        "environment": {**ENVIRONMENT},
     }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from phasezero.results.record import Record, data_record, phase_record, run_record
+from samples import ENVIRONMENT
 
 MakeRecord = Callable[..., Record]
 
@@ -74,20 +75,7 @@ def build(
         ),
         phases=phases,
         timing={"started": "2026-01-02T03:04:05Z", "seconds_total": 15.6, "reused_phase_zero": False},
-        environment={
-            "phasezero": "0.1.0",
-            "python": "3.11.7",
-            "torch": "2.11.0",
-            "numpy": "2.0.0",
-            "cuda": None,
-            "cudnn": None,
-            "platform": "Linux",
-            "device": "cpu",
-            "device_name": "cpu",
-            "threads": 4,
-            "precision": "fp32",
-            "engine": "eager",
-        },
+        environment={**ENVIRONMENT},
     )
 
 

@@ -20,7 +20,7 @@ from phasezero.session import CHECKPOINT, run_folder
 SIZES = {"glyphs": (100, 168), "cifar100": (100, 500), "imagenet100": (100, 1290), "imagenet": (1000, 1281)}
 
 # Seconds an image of a phase 0, where no record tells: a CPU core, or an H200 in bf16 with captured steps
-# (docs/results.md); ImageNet's photos are guessed. A later phase has a teacher, and some methods do more.
+# (docs/speed.md); ImageNet's photos are guessed. A later phase has a teacher, and some methods do more.
 GUESSES = {
     "cpu": {"glyphs": 3e-4, "cifar100": 6e-2, "imagenet100": 1.0, "imagenet": 1.0},
     "cuda": {"glyphs": 2e-5, "cifar100": 2.5e-5, "imagenet100": 5e-4, "imagenet": 5e-4},
