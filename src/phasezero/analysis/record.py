@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, cast
 from phasezero.analysis.spectra import Form
 from phasezero.errors import UserError
 from phasezero.results.jsonfile import load_schema, read_json, refuse_misfits, write_json
-from phasezero.results.record import DataRecord, Environment
+from phasezero.results.record import RunFacts
 from phasezero.results.tables import labelled_groups
 
 FORMAT = "phasezero-analysis-1"
@@ -59,15 +59,8 @@ class Points(TypedDict):
     test: list[list[list[float]]]
 
 
-class Analysis(TypedDict):
+class Analysis(RunFacts):
     format: str
-    phasezero: str
-    name: str
-    method: str
-    initial: list[str]
-    seed: int
-    config: dict[str, Any]
-    data: DataRecord
     phase: int
     phase_sizes: list[int]
     seen_classes: int
@@ -79,7 +72,6 @@ class Analysis(TypedDict):
     train: SplitAnalysis
     test: SplitAnalysis
     points: Points | None
-    environment: Environment
 
 
 def analysis_name(phase: int | str) -> str:

@@ -110,8 +110,9 @@ class Environment(TypedDict):
     engine: str
 
 
-class Record(TypedDict):
-    schema_version: int
+class RunFacts(TypedDict):
+    """Which run something is of, and what made it."""
+
     phasezero: str
     name: str
     method: str
@@ -119,10 +120,14 @@ class Record(TypedDict):
     seed: int
     config: dict[str, Any]
     data: DataRecord
+    environment: Environment
+
+
+class Record(RunFacts):
+    schema_version: int
     phases: list[PhaseRecord]
     summary: Summary
     timing: Timing
-    environment: Environment
 
 
 def class_hash(ids: Iterable[object]) -> str:
