@@ -12,7 +12,7 @@ import torch
 from phasezero import run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
-from phasezero.engine import parallel, step
+from phasezero.engine import step
 from phasezero.methods import METHODS
 from phasezero.presets import build_config
 from phasezero.session import run_all
@@ -70,7 +70,6 @@ def test_packed_runs_are_what_they_are_alone(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With algorithms that add in a fixed order, packing must not change a digit that matters."""
-    monkeypatch.setattr(parallel, "LANES_VERIFIED", True)
     monkeypatch.setattr(step, "algorithm_search", lambda wanted: contextlib.nullcontext())
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
     changes = {"protocol.phase_sizes": [6, 3, 1], "protocol.data": "glyphs", "training.first.epochs": 30}

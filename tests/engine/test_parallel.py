@@ -35,6 +35,10 @@ def test_a_run_is_the_same_alone_and_beside_another(tmp_path: Path) -> None:
     for one, other in zip(together.records, alone.records, strict=True):
         assert json.dumps(comparable_part(one)) == json.dumps(comparable_part(other))
     assert [record["seed"] for record in together.records] == [0, 1]
+    for record in together.records:
+        timing = record["timing"]
+        assert timing["seconds_total"] / 2 <= timing["share_seconds"] <= timing["seconds_total"]
+    assert all("share_seconds" not in record["timing"] for record in alone.records)
     assert sorted(path.name for path in (tmp_path / "together").iterdir()) == [
         "curves.png",
         "lucir+cwd-glyphs-b50s10",
@@ -54,6 +58,20 @@ def test_how_many_at_once() -> None:
     assert 1 <= workers_for([one_thread] * 3) <= 3
     assert workers_for([one_thread]) == 1
     assert workers_for([one_thread.override({"engine.threads": 0})] * 3) == 1
+
+
+def test_each_run_has_its_share_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once: 0 and 1 for ten seconds, 1 and 2 for five, 2 alone for five."""
+    now = [100.0]
+    monkeypatch.setattr(parallel.time, "perf_counter", lambda: now[0])
+    shares = parallel._Shares(workers=2)
+    for seconds, unfinished in ((10, [0, 1, 2]), (5, [1, 2]), (5, [2])):
+        now[0] += seconds
+        shares.charge(unfinished)
+    assert shares.of(0, 10.0) == pytest.approx(5.0)
+    assert shares.of(1, 15.0) == pytest.approx(7.5)
+    assert shares.of(2, 10.0) == pytest.approx(7.5)
+    assert shares.of(2, 20.0) == pytest.approx(15.0)  # half of it in an earlier sitting
 
 
 # ---- streams of one process: the way of GPUs, here with threads on the CPU ------------------------------------

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.engine.checkpoint import finished_phases
-from phasezero.engine.device import processor_name
+from phasezero.engine.device import Device, processor_name
 from phasezero.errors import UserError
 from phasezero.experiment import run
 from phasezero.reproduce.conduct import Wish, attach, choose_targets, in_words, plan
@@ -153,9 +155,24 @@ def test_estimates_from_records(record_of: Make, tmp_path: Path) -> None:
     )
 
 
-def _device(config: RunConfig) -> object:
-    from phasezero.engine.device import Device
+def test_a_gpu_is_shared_by_runs_at_once(
+    record_of: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record of a run that had a third of the GPU tells a third of its seconds; three at once take all again."""
+    wish = Wish(("table1",), ("glyphs",), seeds=(0,), filters=Filters(("lucir",), (10,)))
+    (shown,) = plan(wish)
+    order = missing_runs((line, (0,)) for line in shown.lines)
+    record = record_of(order[0])
+    record["environment"] |= {"device": "cuda", "device_name": "a GPU"}
+    gpu = SimpleNamespace(description="a GPU", torch=torch.device("cuda"))
+    monkeypatch.setattr(Device, "choose", lambda engine: gpu)
+    alone = estimate(order, [record], tmp_path).seconds
+    record["timing"]["share_seconds"] = record["timing"]["seconds_total"] / 3
+    assert estimate(order, [record], tmp_path, workers=1).seconds == pytest.approx([s / 3 for s in alone])
+    assert estimate(order, [record], tmp_path, workers=3).seconds == pytest.approx(alone)
 
+
+def _device(config: RunConfig) -> object:
     return Device.choose(config.engine)
 
 

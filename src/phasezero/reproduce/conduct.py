@@ -97,8 +97,8 @@ def reproduce(
     found = find(out, records)
     planned = attach(plan(wish), found)
     todo = missing_runs((line, shown.seeds) for shown in planned for line in shown.lines)
-    guess = estimate(todo, [record for _, record in found], out)
     workers = min(parallel or (workers_for(todo) if todo else 1), max(len(todo), 1))
+    guess = estimate(todo, [record for _, record in found], out, workers)
     print_plan(planned, todo, guess, workers, console)
     too_long = sum(seconds > time_limit for seconds in guess.seconds) if time_limit is not None else 0
     if too_long:

@@ -19,7 +19,7 @@ from phasezero.session import CHECKPOINT, run_folder
 # (classes, training images of a class) of the data sets that targets are run on.
 SIZES = {"glyphs": (100, 168), "cifar100": (100, 500), "imagenet100": (100, 1290), "imagenet": (1000, 1281)}
 
-# Seconds an image of a phase 0, where no record tells: a CPU core, or an H200 in bf16 with captured steps
+# Seconds an image of a phase 0, where no record tells: a CPU core, or an H200 with captured steps
 # (docs/speed.md); ImageNet's photos are guessed. A later phase has a teacher, and some methods do more.
 GUESSES = {
     "cpu": {"glyphs": 3e-4, "cifar100": 6e-2, "imagenet100": 1.0, "imagenet": 1.0},
@@ -46,6 +46,7 @@ class Pace:
         self.sums: dict[Kind, _Sum] = {}
         for record in records:
             device, network = record["environment"]["device_name"], record["config"]["network"]["name"]
+            share = _share(record)
             for phase in record["phases"]:
                 first = phase["phase"] == 0
                 label = "+".join([record["method"], *map(_plain, record["initial"] if first else [])])
@@ -53,7 +54,7 @@ class Pace:
                     continue
                 for what in (label, "*"):
                     one = self.sums.setdefault((device, network, what, first), _Sum())
-                    one.seconds += phase["seconds"].get("total", 0.0)
+                    one.seconds += phase["seconds"].get("total", 0.0) * share
                     one.images += _images(phase)
 
     def of(self, config: RunConfig, device: Device, *, first: bool) -> tuple[float, bool]:
@@ -65,6 +66,14 @@ class Pace:
                 return known.seconds / known.images, True
         guess = GUESSES["cuda" if device.torch.type == "cuda" else "cpu"][family_of(config.protocol.data)]
         return guess * (1.0 if first else LATER.get(config.method.name, USUAL_LATER)), False
+
+
+def _share(record: Record) -> float:
+    """The part of a GPU that a run had to itself. On a CPU runs side by side have cores of their own."""
+    timing = record["timing"]
+    if record["environment"]["device"] == "cpu" or not timing["seconds_total"]:
+        return 1.0
+    return timing.get("share_seconds", timing["seconds_total"]) / timing["seconds_total"]
 
 
 def _plain(term: str) -> str:
@@ -79,13 +88,15 @@ def _images(phase: PhaseRecord) -> int:
 @dataclass(frozen=True)
 class Estimate:
     seconds: list[float]
-    """Of each run alone, in the order given; whoever comes first pays for a shared phase 0."""
+    """Of each run beside the others, in the order given; whoever comes first pays for a shared phase 0."""
     guessed: bool
     """Whether any of it is no measurement of this machine."""
 
 
-def estimate(configs: Sequence[RunConfig], records: Iterable[Record], out: Path) -> Estimate:
-    """Runs in this order, with a store; phases that a checkpoint in `out` holds are done."""
+def estimate(
+    configs: Sequence[RunConfig], records: Iterable[Record], out: Path, workers: int = 1
+) -> Estimate:
+    """So many runs at once, in this order, with a store; phases that a checkpoint in `out` holds are done."""
     pace, paid = Pace(records), set[str]()
     seconds, guessed = [], False
     for config in configs:
@@ -105,7 +116,7 @@ def estimate(configs: Sequence[RunConfig], records: Iterable[Record], out: Path)
             paid.add(shared)
         alone += sum(later[max(done - 1, 0) :]) * later_pace
         guessed = guessed or not (first_known and (later_known or not later))
-        seconds.append(alone)
+        seconds.append(alone * (workers if device.torch.type == "cuda" else 1))  # a GPU is shared
     return Estimate(seconds, guessed)
 
 

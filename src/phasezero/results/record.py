@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 
@@ -92,6 +92,7 @@ class Summary(TypedDict):
 class Timing(TypedDict):
     started: str
     seconds_total: float
+    share_seconds: NotRequired[float]
     reused_phase_zero: bool
 
 
