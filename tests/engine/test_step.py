@@ -207,6 +207,28 @@ def test_accumulated_gradients_are_never_set_back() -> None:
     assert model.head.scale.item() == 1.0  # it is not among the stage's parameters
 
 
+def test_accumulated_gradients_are_not_scaled() -> None:
+    """In float16 the loss is scaled; the sum holds plain gradients, and nothing of a step that overflowed."""
+    model = toy_model()
+    model.half_precision = torch.float16
+    rest = [parameter for parameter in model.parameters() if parameter is not model.head.scale]
+    stage = Stage("train", Schedule(lr=0.5), cross_entropy, rest, accumulate=[model.head.scale])
+    program = StepProgram(model, None, cross_entropy, stage, ToySource(), CPU)
+    model.half_precision = None  # the scaling alone is looked at
+    assert program.scaling is not None
+    total = 0.0
+    for step, (images, labels) in enumerate(batches(4)):
+        if step == 2:
+            program.scaling.scale.fill_(float("inf"))
+        else:
+            program.scaling.scale.fill_(2.0**step)
+            loss = F.cross_entropy(model(images).logits, labels)
+            total += torch.autograd.grad(loss, model.head.scale)[0].item()
+        program.run((images, labels))
+        assert model.head.scale.grad is not None
+        assert model.head.scale.grad.item() == pytest.approx(total, rel=1e-5)
+
+
 # ---- steps on tensors without values ----------------------------------------------------------------------
 
 BASE, LATER = Phase(0, 0, 4), Phase(1, 4, 2)

@@ -399,8 +399,9 @@ def test_other_memories(memory: str, toy_config: Make, toy_data: ImageData) -> N
     assert len(record["phases"]) == 3
 
 
-def test_bf16_runs(toy_config: Make, toy_data: ImageData) -> None:
-    trainer = Trainer(toy_aanet(toy_config, engine__precision="bf16", engine__device="cpu"), toy_data)
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_runs(precision: str, toy_config: Make, toy_data: ImageData) -> None:
+    trainer = Trainer(toy_aanet(toy_config, engine__precision=precision, engine__device="cpu"), toy_data)
     list(trainer.run())
     assert trainer.train_features(trainer.train_by_class[0]).dtype == torch.float32
     assert trainer.model.backbone.weights.dtype == torch.float32

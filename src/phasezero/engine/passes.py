@@ -36,9 +36,6 @@ class StagePass:
     ) -> None:
         self.stage, self.model, self.source, self.indices = stage, model, source, indices
         self.brightness = brightness
-        for parameter in stage.accumulate:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
         watched = teacher if stage.needs_teacher else None
         self.program = StepProgram(model, watched, loss, stage, source, device.torch)
         self.step = make_step(self.program, device.engine)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -84,12 +85,13 @@ class StepProgram:
             # Zero momentum gives the same first step as none, and leaves no first-step branch to capture.
             self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         accumulated = {id(parameter) for parameter in stage.accumulate}
-        self.accumulated = list(stage.accumulate)
+        for parameter in stage.accumulate:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        self.gradient_sums = [(parameter, cast(Tensor, parameter.grad)) for parameter in stage.accumulate]
         self.fresh = [parameter for parameter in stage.parameters if id(parameter) not in accumulated]
         self.loss_sum = torch.zeros((), device=device, dtype=torch.float64)
-        # Sums over steps would mix scales, so where gradients accumulate there is no scaling.
-        scales = model.half_precision == torch.float16 and not stage.accumulate
-        self.scaling = LossScale(device) if scales else None
+        self.scaling = LossScale(device) if model.half_precision == torch.float16 else None
         if self.scaling is not None:
             self.optimizer.found_inf = self.scaling.overflow  # type: ignore[attr-defined]
 
@@ -120,12 +122,14 @@ class StepProgram:
             torch.cuda.current_stream().wait_stream(self.teacher_stream)
         judge = self.compiled_judge if len(labels) == self.compiled_size else None
         loss = (judge or self.judge)(images, labels, found, teacher_output)
-        for parameter in self.fresh:
+        summed = [parameter for parameter, _ in self.gradient_sums]
+        for parameter in (*self.fresh, *summed):
             parameter.grad = None
         (loss if self.scaling is None else loss * self.scaling.scale).backward()
         gradients = [parameter.grad for parameter in self.fresh if parameter.grad is not None]
         if self.scaling is not None:
-            self.scaling.unscale(gradients)
+            self.scaling.unscale(gradients + [p.grad for p in summed if p.grad is not None])
+        self._add_up()
         if self.clamp is not None:
             torch._foreach_clamp_min_(gradients, -self.clamp)
             torch._foreach_clamp_max_(gradients, self.clamp)
@@ -134,10 +138,20 @@ class StepProgram:
             self.scaling.update()
         self.loss_sum += loss.detach() * len(labels)
 
+    def _add_up(self) -> None:
+        """Gradients that are never set back: the optimiser sees their sum over all steps that did not overflow."""
+        for parameter, total in self.gradient_sums:
+            gradient = parameter.grad
+            if gradient is not None:
+                if self.scaling is not None:
+                    gradient = torch.where(self.scaling.overflow > 0, 0.0, gradient)
+                total += gradient
+            parameter.grad = total
+
     def state(self) -> list[Tensor]:
         """Every tensor that a step changes."""
         momentum = [entry["momentum_buffer"] for entry in self.optimizer.state.values()]
-        sums = [parameter.grad for parameter in self.accumulated if parameter.grad is not None]
+        sums = [total for _, total in self.gradient_sums]
         scaling = [self.scaling.scale, self.scaling.calm_steps] if self.scaling is not None else []
         return [*self.model.parameters(), *self.model.buffers(), *momentum, *sums, *scaling, self.loss_sum]
 
