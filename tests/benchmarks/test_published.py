@@ -33,9 +33,9 @@ def test_trying_every_image_is_herding() -> None:
     assert published.herding_loop(features[0], 7) == picks
 
 
-@pytest.mark.parametrize("new", [6, 2])
-def test_the_step_is_lucirs(new: int) -> None:
-    step = published.PublishedStep("resnet-glyphs", 6, new, torch.device("cpu"))
+@pytest.mark.parametrize(("new", "eta"), [(6, 0.5), (6, 0.0), (2, 0.5)])
+def test_the_step_is_lucirs(new: int, eta: float) -> None:
+    step = published.PublishedStep("resnet-glyphs", 6, new, torch.device("cpu"), eta)
     rng = torch.Generator().manual_seed(2)
     images, labels = torch.randn(12, 3, 28, 28, generator=rng), torch.randint(0, 6, (12,), generator=rng)
     with torch.no_grad():
@@ -43,7 +43,7 @@ def test_the_step_is_lucirs(new: int) -> None:
         cosines = F.normalize(features, dim=1) @ F.normalize(step.weights, dim=1).T
         expected = F.cross_entropy(step.scale * cosines, labels)
         if step.teacher is None:
-            expected = expected + 0.5 * class_wise_decorrelation(features, labels)
+            expected = expected + eta * class_wise_decorrelation(features, labels)
         else:
             old = step.teacher(images).pooled
             expected = expected + 5 * less_forget(features, old) + margin_ranking(cosines, labels, 4, 2, 0.5)

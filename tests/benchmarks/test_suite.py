@@ -9,9 +9,11 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from phasezero.benchmarks.suite import BATCH, Comparison, Suite, bench_config
+from phasezero.benchmarks.suite import BATCH, Comparison, Suite, bench_config, full_batches
 from phasezero.cli import app
 from phasezero.errors import UserError
+from phasezero.initial.cwd import class_wise_decorrelation
+from phasezero.methods.base import Batch
 
 
 def test_the_command_writes_its_numbers(tmp_path: Path) -> None:
@@ -22,13 +24,17 @@ def test_the_command_writes_its_numbers(tmp_path: Path) -> None:
     report = json.loads(out.read_text())
     assert report["format"] == "phasezero-bench-1"
     names = [one["name"] for one in report["comparisons"]]
-    assert len(names) == len(set(names)) == 6
+    assert len(names) == len(set(names)) == 7
     for one in report["comparisons"]:
         assert one["ours"] > 0
         assert (one["ratio"] is None) == (one["published"] is None)
         if one["ratio"] is not None:
             assert one["ratio"] == pytest.approx(one["published"] / one["ours"])
     assert report["environment"]["device"] == "cpu"
+    plain, with_cwd = report["comparisons"][1:3]
+    for way in ("published", "ours"):
+        assert report["cost_of_cwd"][way] == pytest.approx((with_cwd[way] - plain[way]) / plain[way])
+    assert "CwD adds" in result.output
     assert "of matrix rate" in result.output
 
 
@@ -55,6 +61,18 @@ def test_operations_are_those_of_the_convolutions() -> None:
     expected = BATCH * (3 * forward - stem)
     assert suite._step_flops(0) == pytest.approx(expected + BATCH * head, rel=0.01)
     assert suite._step_flops(1) == pytest.approx(expected + BATCH * forward, rel=0.01)
+
+
+def test_steps_with_and_without_cwd_differ_in_it_alone() -> None:
+    suite = Suite(bench_config("resnet-glyphs", {"engine.device": "cpu"}), images_per_class=20, seconds=0)
+    losses = []
+    for terms in (True, False):
+        one = suite._pass(0, terms=terms)
+        images, labels = one.source.prepare(full_batches(one)[0])
+        output = one.model(images)
+        losses.append(one.program.loss(Batch(images, labels, output, None)))
+    term = class_wise_decorrelation(output.features, labels)
+    assert (losses[0] - losses[1]).item() == pytest.approx(0.5 * term.item(), rel=1e-3)
 
 
 def test_a_ratio_is_published_over_ours() -> None:

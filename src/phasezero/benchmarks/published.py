@@ -82,10 +82,10 @@ class AugmentedImages(Dataset[tuple[Tensor, int]]):
 class PublishedStep:
     """LUCIR's training step with torch's defaults: phase 0 with CwD, or a later phase with its teacher."""
 
-    def __init__(self, network: str, classes: int, new: int, device: torch.device) -> None:
-        """`new` classes of `classes` are this phase's; where all are, it is phase 0."""
+    def __init__(self, network: str, classes: int, new: int, device: torch.device, eta: float = 0.5) -> None:
+        """`new` classes of `classes` are this phase's; where all are, it is phase 0, with CwD unless `eta` is 0."""
         torch.manual_seed(0)
-        self.device, self.classes, self.new = device, classes, new
+        self.device, self.classes, self.new, self.eta = device, classes, new, eta
         self.backbone: nn.Module = NETWORKS[network]().to(device).train()
         self.weights = nn.Parameter(torch.randn(classes, self.backbone.feature_size, device=device))
         self.scale = nn.Parameter(torch.ones((), device=device))
@@ -98,7 +98,8 @@ class PublishedStep:
         features = self.backbone(images).pooled
         cosines = F.normalize(features, dim=1) @ F.normalize(self.weights, dim=1).T
         loss = F.cross_entropy(self.scale * cosines, labels)
-        loss = loss + (0.5 * decorrelation_loop(features, labels) if self.teacher is None else 0)
+        if self.teacher is None and self.eta:
+            loss = loss + self.eta * decorrelation_loop(features, labels)
         if self.teacher is not None:
             with torch.no_grad():
                 old_features = self.teacher(images).pooled

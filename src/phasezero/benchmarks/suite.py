@@ -29,6 +29,7 @@ from phasezero.seeding import generator
 FORMAT = "phasezero-bench-1"
 BATCH = 128
 BASE, STEP = 50, 10  # classes of phase 0 and of phase 1
+PLAIN_STEP, CWD_STEP = "step of phase 0, without CwD", "step of phase 0, with CwD"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ class Suite:
 
     def run(self) -> Iterator[Comparison]:
         yield self.cwd()
-        yield self.step("step of phase 0, with CwD", phase=0)
+        yield self.step(PLAIN_STEP, phase=0, terms=False)
+        yield self.step(CWD_STEP, phase=0)
         yield self.step("step of phase 1, with its teacher", phase=1)
         yield self.loading()
         yield self.herding()
@@ -65,12 +67,21 @@ class Suite:
                 yield self.packed(count)
 
     def report(self, comparisons: Sequence[Comparison]) -> dict[str, Any]:
+        steps = {one.name: one for one in comparisons}
+        plain, with_cwd = steps[PLAIN_STEP], steps[CWD_STEP]
+        assert plain.published is not None
+        assert with_cwd.published is not None
         return {
             "format": FORMAT,
             "network": self.config.network.name,
             "batch_size": BATCH,
             "classes": [BASE, STEP],
             "matrix_tflops": self.matrix_rate / 1e12,
+            # What it adds to a step, as a part of the step without it.
+            "cost_of_cwd": {
+                "published": with_cwd.published / plain.published - 1,
+                "ours": with_cwd.ours / plain.ours - 1,
+            },
             "comparisons": [{**asdict(one), "ratio": one.ratio} for one in comparisons],
             "environment": environment(self.device),
         }
@@ -86,11 +97,11 @@ class Suite:
         theirs, ours = (self._time(lambda way=way: way(features, labels).backward()) for way in ways)  # type: ignore[misc]
         return Comparison("CwD alone, eager", theirs, ours)
 
-    def step(self, name: str, phase: int) -> Comparison:
+    def step(self, name: str, phase: int, *, terms: bool = True) -> Comparison:
         classes = BASE + STEP * phase
-        theirs = self._published_step(classes, STEP if phase else classes)
+        theirs = self._published_step(classes, STEP if phase else classes, eta=0.5 if terms else 0.0)
         self._reset_peak()
-        ours = self._time(self._stepper(phase))
+        ours = self._time(self._stepper(phase, terms=terms))
         return Comparison(name, theirs, ours, self._throughput(ours, 1, phase))
 
     def loading(self) -> Comparison:
@@ -131,8 +142,8 @@ class Suite:
 
     # ---- how ----------------------------------------------------------------------------------------------
 
-    def _published_step(self, classes: int, new: int) -> float:
-        step = published.PublishedStep(self.config.network.name, classes, new, self.device.torch)
+    def _published_step(self, classes: int, new: int, eta: float) -> float:
+        step = published.PublishedStep(self.config.network.name, classes, new, self.device.torch, eta)
         images, labels = next(self._published_batches())
         return self._time(lambda: step(images, labels % classes))
 
@@ -150,17 +161,17 @@ class Suite:
             trainer.method.grow(trainer.model, phase, generator(0, "head", phase.index))
         return trainer, trainer.stream.phases[phase_index]
 
-    def _pass(self, phase_index: int) -> StagePass:
+    def _pass(self, phase_index: int, *, terms: bool = True) -> StagePass:
         trainer, phase = self._trainer(phase_index)
         # Phase 0's schedule for both: whether the loss is compiled goes by the steps to come.
         schedule = trainer.config.training.later if phase_index else trainer.config.training.first
         stage = trainer.method.stages(trainer.model, phase, schedule)[0]
-        loss = trainer._with_initial_terms(stage.loss, phase)
+        loss = trainer._with_initial_terms(stage.loss, phase) if terms else stage.loss
         return trainer._make_pass(stage, loss, torch.cat(trainer.train_by_class[: phase.seen]))
 
-    def _stepper(self, phase_index: int, number: int = 0) -> Callable[[], None]:
+    def _stepper(self, phase_index: int, number: int = 0, *, terms: bool = True) -> Callable[[], None]:
         """A function that trains one step, on a lane of its own where there are several."""
-        one = self._pass(phase_index)
+        one = self._pass(phase_index, terms=terms)
         tickets = itertools.cycle(full_batches(one))
 
         def step() -> None:
