@@ -186,8 +186,28 @@ Crew = tuple[Executor, Any]
 @contextlib.contextmanager
 def _in_processes(workers: int) -> Iterator[Crew]:
     context = multiprocessing.get_context("spawn")  # a forked CUDA, or a forked thread pool, does not work
-    with context.Manager() as manager, ProcessPoolExecutor(workers, context) as pool:
-        yield pool, manager.Queue()
+    with (
+        context.Manager() as manager,
+        ProcessPoolExecutor(workers, context, initializer=_die_with_parent) as pool,
+    ):
+        try:
+            yield pool, manager.Queue()
+        except BaseException:  # an interruption: what they were at goes on from its last phase
+            for worker in list((pool._processes or {}).values()):
+                worker.terminate()
+            raise
+
+
+def _die_with_parent() -> None:
+    """A worker whose parent was killed would otherwise train all that is queued, unheard."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextlib.contextmanager
