@@ -173,6 +173,8 @@ def run(
     if epochs is not None:
         configs = [with_epochs(one, epochs) for one in configs]
     jobs = [replace(one, seed=seed) for one in configs for seed in parse_seeds(seeds, one)]
+    if resume and out is None:
+        raise UserError("--resume goes on in the folder that --out names; say which")
     if dry_run:
         print("---\n".join(job.to_yaml() for job in jobs), end="")
         return

@@ -25,6 +25,7 @@ from phasezero.engine.persist import phase_checkpoint
 from phasezero.engine.trainer import check
 from phasezero.engine.workload import images_by_phase
 from phasezero.errors import UserError
+from phasezero.initial import TERMS
 from phasezero.progress import RunProgress, TotalProgress, make_progress
 from phasezero.results.figures import draw_curves
 from phasezero.results.files import write_whole
@@ -78,6 +79,8 @@ def run_all(
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    if store is None and any(map(_trains_an_oracle, configs)):
+        store = folder / "phase0"  # an oracle is trained once, and kept
     targets = [run_folder(folder, config) for config in configs]
     refuse_clashes(targets, allowed=overwrite or resume)
     data = {name: load_data(name, root) for name in {config.protocol.data for config in configs}}
@@ -115,6 +118,9 @@ def run_all(
         if not resume:
             for place in waiting:
                 remove_states(targets[place])
+                (targets[place] / FILE_NAME).unlink(
+                    missing_ok=True
+                )  # or it would stand beside another's states
         total = TotalProgress(progress, [planned[place] for place in waiting]) if len(jobs) > 1 else None
 
         def listen(at: int) -> Listener:
@@ -140,6 +146,10 @@ def run_all(
             paths |= write_views(folder, records)
         missing = [configs[place] for place in range(len(configs)) if place not in {*finished, *diverged}]
         return Written(folder, records, paths, missing, list(diverged.values()))
+
+
+def _trains_an_oracle(config: RunConfig) -> bool:
+    return any(TERMS[term.name].looks_ahead and not term.file for term in config.initial)
 
 
 def planned_images(config: RunConfig, data: ImageData) -> int:
@@ -188,11 +198,12 @@ def refuse_clashes(targets: Sequence[Path], *, allowed: bool) -> None:
     if len(set(targets)) != len(targets):
         twice = next(target for target in targets if list(targets).count(target) > 1)
         raise UserError(f"two runs would write to {twice}; give them different names or seeds")
-    there = [target for target in targets if (target / FILE_NAME).exists()]
-    if there and not allowed:
-        raise UserError(
-            f"{there[0]} holds a record already; choose another --out, or say --overwrite or --resume"
-        )
+    for target in targets if not allowed else ():
+        for name, what in ((FILE_NAME, "a record"), (CHECKPOINT, "an unfinished run")):
+            if (target / name).exists():
+                raise UserError(
+                    f"{target} holds {what} already; choose another --out, or say --overwrite or --resume"
+                )
 
 
 @contextlib.contextmanager

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from phasezero.config import RunConfig
-from phasezero.data.images import ImageData
+from phasezero.data.images import ImageData, ImageSplit
 from phasezero.engine.checkpoint import load_checkpoint
 from phasezero.engine.deadline import Deadline, OutOfTimeError, parse_duration
 from phasezero.engine.outcome import PhaseResult
@@ -66,6 +67,33 @@ def test_a_run_stops_after_a_phase_and_goes_on_to_the_same_record(
     resumed = run(config, data=toy_data, checkpoint=checkpoint, deadline=Deadline(9999.0, clock))
     whole = run(config, data=toy_data)
     assert json.dumps(comparable_part(resumed)) == json.dumps(comparable_part(whole))
+
+
+def test_a_stopped_run_is_not_begun_anew_unasked(tmp_path: Path) -> None:
+    settings = {"protocol.phase_sizes": [2, 1], "protocol.memory": "per_class:2", "training.first.epochs": 1}
+    configs = [preset("finetune/glyphs/b50s10").override({**settings, "training.later.epochs": 1})]
+    ticks = iter([0.0, 99.0])
+    stopped = run_all(configs, out=tmp_path, parallel=1, deadline=Deadline(1.0, lambda: next(ticks)))
+    assert stopped.unfinished == configs
+    (checkpoint,) = tmp_path.rglob(CHECKPOINT)
+    before = checkpoint.read_bytes()
+    with pytest.raises(UserError, match=r"unfinished run already.*--resume"):
+        run_all(configs, out=tmp_path, parallel=1)
+    assert checkpoint.read_bytes() == before
+    assert len(run_all(configs, out=tmp_path, parallel=1, resume=True).records) == 1
+
+
+def test_other_images_are_not_gone_on_with(
+    toy_data: ImageData, toy_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    """Exemplars are numbers of images: one image more, and they would be others."""
+    clock, config, checkpoint = Clock(), toy_config(), tmp_path / CHECKPOINT
+    with pytest.raises(OutOfTimeError):
+        run(config, data=toy_data, listener=clock, checkpoint=checkpoint, deadline=Deadline(999.0, clock))
+    train = ImageSplit(np.array(toy_data.train.images[1:]), toy_data.train.labels[1:])
+    with pytest.raises(UserError, match="of other images"):
+        run(config, data=replace(toy_data, train=train), checkpoint=checkpoint)
+    assert len(run(config, data=toy_data, checkpoint=checkpoint)["phases"]) == 3
 
 
 def test_the_next_phase_is_judged_by_its_images(

@@ -75,6 +75,24 @@ def test_what_only_later_phases_see_does_not(
     assert key_of(toy_config().override(setting), toy_data) == key_of(toy_config(), toy_data)
 
 
+def test_an_oracle_belongs_to_the_key(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:
+    """Mimicking a model of other classes, or another file, is another phase 0."""
+    oracle = tmp_path / "oracle.safetensors"
+    oracle.write_bytes(b"one")
+
+    def key(sizes: list[int], **mimic: Any) -> str:
+        term = {"name": "mimic", "weight": 1.0, **mimic}
+        return key_of(toy_config().override({"initial": [term], "protocol.phase_sizes": sizes}), toy_data)
+
+    assert key([3, 1]) == key([3, 1])
+    assert key([3, 1]) != key([3, 2])
+    with_file = key([3, 1], oracle=str(oracle))
+    assert with_file == key([3, 2], oracle=str(oracle))
+    assert with_file != key([3, 1])
+    oracle.write_bytes(b"two")
+    assert key([3, 1], oracle=str(oracle)) != with_file
+
+
 def test_one_changed_pixel_changes_the_key(toy_config: Make, toy_data: ImageData) -> None:
     images = np.array(toy_data.train.images)
     phase_zero_class = Trainer(toy_config(), toy_data).stream.order[0]

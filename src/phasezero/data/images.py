@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,19 @@ class ImageSplit:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def fingerprint(self, classes: Sequence[int]) -> str:
+        """Of the images of these classes: pixels where they are in memory, else names and sizes of the files."""
+        digest = hashlib.sha256()
+        chosen = np.flatnonzero(np.isin(self.labels, classes))
+        digest.update(self.labels[chosen].tobytes())
+        if isinstance(self.images, np.ndarray):
+            digest.update(self.images[chosen].tobytes())
+        else:
+            for index in chosen.tolist():
+                path = self.images[index]
+                digest.update(f"{path.parent.name}/{path.name}:{path.stat().st_size}\n".encode())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)

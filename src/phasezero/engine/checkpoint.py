@@ -40,7 +40,12 @@ def save_checkpoint(
 ) -> None:
     tensors = {f"model.{name}": tensor.contiguous() for name, tensor in trainer.model.state_dict().items()}
     tensors |= {f"exemplars.{position}": kept for position, kept in enumerate(trainer.memory.by_class)}
-    facts = {"config": config.to_dict(), "phases": list(phases), "seconds": seconds}
+    facts = {
+        "config": config.to_dict(),
+        "phases": list(phases),
+        "seconds": seconds,
+        "data": trainer.data_hash,
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -53,26 +58,33 @@ def save_checkpoint(
         raise
 
 
-def load_checkpoint(path: Path, config: RunConfig | None = None) -> Checkpoint:
-    """The checkpoint, if it is one (and of this very configuration, where one is given); else UserError."""
+def load_checkpoint(path: Path, config: RunConfig | None = None, data_hash: str = "") -> Checkpoint:
+    """The checkpoint, if it is one (and of this very configuration and data, where given); else UserError."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (OSError, SafetensorError) as error:
-        raise UserError(f"checkpoint {path} cannot be read: {error}; delete it to start anew") from None
+        raise UserError(f"checkpoint {path} cannot be read: {error}") from None
     if metadata.get("format") != FORMAT:
-        raise UserError(f"{path} is not a checkpoint of this phasezero; delete it to start anew")
-    facts = json.loads(metadata["facts"])
-    if config is not None and facts["config"] != config.to_dict():
-        key = _first_difference(facts["config"], config.to_dict())
+        raise UserError(f"{path} is not a checkpoint of this phasezero")
+    try:
+        facts = json.loads(metadata["facts"])
+        classes = facts["phases"][-1]["seen_classes"]
+        exemplars = [tensors[f"exemplars.{position}"] for position in range(classes)]
+        seconds = float(facts["seconds"])
+    except (ValueError, TypeError, LookupError):
+        raise UserError(f"checkpoint {path} is damaged: its facts are not complete") from None
+    if data_hash and facts.get("data", data_hash) != data_hash:
+        # Exemplars are kept as numbers of images: with other images they would be others.
+        raise UserError(f"checkpoint {path} is of other images than those there now; choose another --out")
+    if config is not None and facts.get("config") != config.to_dict():
+        key = _first_difference(facts.get("config"), config.to_dict())
         raise UserError(f"checkpoint {path} is of another configuration ({key}); choose another --out")
     model = {
         name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")
     }
-    classes = facts["phases"][-1]["seen_classes"]
-    exemplars = [tensors[f"exemplars.{position}"] for position in range(classes)]
-    return Checkpoint(model, exemplars, facts["phases"], facts["seconds"])
+    return Checkpoint(model, exemplars, facts["phases"], seconds)
 
 
 def finished_phases(path: Path, config: RunConfig) -> int:

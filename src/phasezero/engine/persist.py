@@ -64,7 +64,7 @@ def train_phases(
                 )
 
     if checkpoint is not None and checkpoint.exists():
-        saved = load_checkpoint(checkpoint, config)
+        saved = load_checkpoint(checkpoint, config, trainer.data_hash)
         trainer.restore(len(saved.phases), saved.model, saved.exemplars)
         phases, clock = list(saved.phases), clock - saved.seconds
     with contextlib.ExitStack() as claim:

@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 try:
@@ -26,10 +25,11 @@ except ImportError:
 
 from phasezero._version import __version__
 from phasezero.config import RunConfig
-from phasezero.data.images import ImageData, ImageSplit
+from phasezero.data.images import ImageData
 from phasezero.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
+from phasezero.initial import TERMS
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
 from phasezero.results.record import PhaseRecord
@@ -43,12 +43,13 @@ def phase_zero_key(config: RunConfig, data: ImageData, trainer: Trainer) -> str:
         "torch": torch.__version__,
         "data": data.name,
         "classes": [data.class_ids[index] for index in first],
-        "images": [_fingerprint(split, first) for split in (data.train, data.test)],
+        "images": [split.fingerprint(first) for split in (data.train, data.test)],
         "preparation": asdict(data.preparation),
         "device": [device.description, device.precision, device.engine],
         # How sums are rounded goes by thread.
         **({"threads": device.threads} if device.torch.type == "cpu" else {}),
         **phase_zero_settings(config, len(first)),
+        **_looked_ahead(config, data, trainer.stream.order),
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
@@ -65,18 +66,17 @@ def phase_zero_settings(config: RunConfig, classes: int) -> dict[str, Any]:
     }
 
 
-def _fingerprint(split: ImageSplit, classes: tuple[int, ...]) -> str:
-    """The images of these classes: pixels where they are in memory, else names and sizes of the files."""
-    digest = hashlib.sha256()
-    chosen = np.flatnonzero(np.isin(split.labels, classes))
-    digest.update(split.labels[chosen].tobytes())
-    if isinstance(split.images, np.ndarray):
-        digest.update(split.images[chosen].tobytes())
-    else:
-        for index in chosen.tolist():
-            path = split.images[index]
-            digest.update(f"{path.parent.name}/{path.name}:{path.stat().st_size}\n".encode())
-    return digest.hexdigest()
+def _looked_ahead(config: RunConfig, data: ImageData, order: tuple[int, ...]) -> dict[str, Any]:
+    """What terms know beyond phase 0: a file's content, or all classes of the stream."""
+    ahead = [term for term in config.initial if TERMS[term.name].looks_ahead]
+    files = [_digest(Path(term.file)) for term in ahead if term.file and Path(term.file).is_file()]
+    if len(files) == len(ahead):
+        return {"files": files} if files else {}
+    return {
+        "files": files,
+        "all classes": [data.class_ids[index] for index in order],
+        "all images": [split.fingerprint(order) for split in (data.train, data.test)],
+    }
 
 
 @dataclass(frozen=True)

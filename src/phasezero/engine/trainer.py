@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -26,7 +27,7 @@ from phasezero.memory import ExemplarMemory, MemoryRule
 from phasezero.methods import METHODS, Batch, Stage
 from phasezero.methods.base import Loss
 from phasezero.nets import NETWORKS, IncrementalModel
-from phasezero.results.record import Gpu
+from phasezero.results.record import Gpu, class_hash
 from phasezero.seeding import derive_seed, generator, seeded_globally
 
 
@@ -59,6 +60,7 @@ class Trainer:
         workshop: Workshop | None = None,
     ) -> None:
         self.config = config
+        self.data = data
         self.listener = listener
         self.workshop = workshop
         self.stream, self.device = check(config, data)
@@ -84,6 +86,13 @@ class Trainer:
         self.teacher: IncrementalModel | None = None
         self.phases_done = 0
         self.capture_seconds = 0.0
+
+    @functools.cached_property
+    def data_hash(self) -> str:
+        """Of the classes in their order and all their images."""
+        ids = [self.data.class_ids[index] for index in self.stream.order]
+        splits = (self.data.train, self.data.test)
+        return class_hash([*ids, *(split.fingerprint(self.stream.order) for split in splits)])
 
     def restore(self, phases_done: int, model: Mapping[str, Tensor], exemplars: Sequence[Tensor]) -> None:
         """Puts back what a finished phase left: `run` then goes on with the next."""

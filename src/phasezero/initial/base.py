@@ -26,6 +26,11 @@ class TermOptions:
     def label(self) -> str:
         return f"{self.name}:{self.weight:g}"
 
+    @property
+    def file(self) -> str:
+        """Whose content the term depends on; empty for none."""
+        return ""
+
 
 class Workshop(Protocol):
     """What a term may ask for before training starts."""
@@ -41,6 +46,9 @@ class Term(ABC):
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """The authors' settings by data set, or by `method/data set`: `weight` is the term's own, other keys are
     the configuration's."""
+
+    looks_ahead: ClassVar[bool] = False
+    """Whether it depends on classes that come later, so that phase 0 does."""
 
     def __init__(self, options: TermOptions, phase: Phase, workshop: Workshop | None = None) -> None:
         self.options = options

@@ -31,6 +31,11 @@ class Mimic(Term):
             ""  # a checkpoint of a run; empty: the method's phase 0 of all classes, trained on the spot
         )
 
+        @property
+        def file(self) -> str:
+            return self.oracle
+
+    looks_ahead = True
     options: Options
 
     def __init__(self, options: Options, phase: Phase, workshop: Workshop | None = None) -> None:
