@@ -18,9 +18,11 @@ from PIL import Image
 from phasezero import UserError, run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
+from phasezero.data.loader import FULL_LIGHT
 from phasezero.data.stream import Phase
 from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.passes import DivergenceError
+from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
 from phasezero.presets import build_config
 from phasezero.results.record import comparable_part, schema
@@ -188,6 +190,62 @@ def test_half_precision_learns_like_float32(precision: str, toy_config: Make, to
     half = run(config.override({"engine.precision": precision}), data=toy_data)["phases"][0]["loss"]["train"]
     assert half == pytest.approx(full, rel=0.05)  # rounding, not another course
     assert half != full
+
+
+class Steps:
+    """What every step of a run was given: its learning rate and its ticket."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rates: list[float] = []
+        self.tickets: list[torch.Tensor] = []
+        as_given = StepProgram.run
+
+        def watched(program: StepProgram, ticket: tuple[torch.Tensor, ...]) -> None:
+            self.rates.append(float(program.learning_rate))
+            self.tickets.append(ticket[0].clone())
+            as_given(program, ticket)
+
+        monkeypatch.setattr(StepProgram, "run", watched)
+
+
+def test_each_epoch_has_the_rate_of_its_phases_schedule(
+    toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(monkeypatch)
+    config = toy_config(protocol__phase_sizes=[4, 2], protocol__memory="per_class:2")
+    first = {"epochs": 4, "milestones": [1, 3], "lr": 0.1, "batch_size": 28}
+    later = {"epochs": 3, "milestones": [2], "lr": 0.02, "decay": 0.5, "batch_size": 36}
+    schedules = {"training.first": first, "training.later": later}
+    settings = {f"{which}.{key}": value for which, keys in schedules.items() for key, value in keys.items()}
+    run(config.override(settings), data=toy_data)
+    # 4 classes of 14 images are two batches of 28; 2 of 14 and 4 of 2 exemplars are one of 36.
+    expected = [rate for rate in (0.1, 0.01, 0.01, 0.001) for _ in range(2)] + [0.02, 0.02, 0.01]
+    assert steps.rates == pytest.approx(expected, rel=1e-6)
+
+
+def test_each_epoch_draws_anew(
+    toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every image once an epoch, in another order, cropped and flipped otherwise."""
+    steps = Steps(monkeypatch)
+    run(toy_config(protocol__phase_sizes=[4], training__first__batch_size=56), data=toy_data)
+    one, two = steps.tickets
+    assert sorted(one[0].tolist()) == sorted(two[0].tolist()) == sorted(set(one[0].tolist()))
+    assert one[0].tolist() != two[0].tolist()
+    by_image = [{int(column[0]): column[1:].tolist() for column in ticket.T} for ticket in (one, two)]
+    differing = sum(by_image[0][image] != by_image[1][image] for image in by_image[0])
+    assert differing > len(by_image[0]) / 2
+    assert one.shape[0] == 4  # image, top, left, flip
+
+
+def test_brightness_reaches_the_batches(
+    toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(monkeypatch)
+    run(toy_config(protocol__phase_sizes=[4], training__brightness=0.25), data=toy_data)
+    light = torch.cat([ticket[4] for ticket in steps.tickets]).double() / FULL_LIGHT
+    assert 0.75 <= light.min() < 0.85
+    assert 1.15 < light.max() <= 1.25
 
 
 def test_seconds_since_the_start_hold_all_others(toy_config: Make, toy_data: ImageData) -> None:
