@@ -204,10 +204,10 @@ def test_an_unknown_name_is_refused(values: dict[str, Any], words: list[str]) ->
         ({"initial": [{"name": "cwd", "weight": "much"}]}, ["initial.0.weight: float is expected", "'much'"]),
         ({"initial": [{"name": "cwd", "weight": True}]}, ["initial.0.weight: float is expected", "True"]),
         ({"training": {"first": {"lr": [0.1]}}}, ["training.first.lr: float is expected", "[0.1]"]),
-        ({"training": {"first": {"lr": 0}}}, ["lr must be above zero", "0"]),
+        ({"training": {"first": {"lr": 0}}}, ["training.first.lr: must be above 0", "got 0"]),
         ({"training": {"first": {"milestones": [1.5]}}}, ["training.first.milestones.0: int is expected"]),
-        ({"training": {"first": {"epochs": -1}}}, ["epochs -1"]),
-        ({"training": {"first": {"batch_size": 0}}}, ["batch_size 0"]),
+        ({"training": {"first": {"epochs": -1}}}, ["training.first.epochs", "got -1"]),
+        ({"training": {"first": {"batch_size": 0}}}, ["training.first.batch_size", "got 0"]),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_place(values: dict[str, Any], words: list[str]) -> None:
@@ -218,7 +218,7 @@ def test_a_wrong_value_is_refused_with_its_place(values: dict[str, Any], words: 
 
 
 def test_a_rate_that_is_no_number_is_refused() -> None:
-    with pytest.raises(UserError, match="lr must be above zero, got nan"):
+    with pytest.raises(UserError, match=r"training\.first\.lr: a finite number is expected, got nan"):
         RunConfig.from_dict(yaml.safe_load("training: {first: {lr: .nan}}"))
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import yaml
 
+from phasezero.bounds import refuse_outside
 from phasezero.errors import UserError, unknown
 from phasezero.initial import TERMS, TermOptions
 from phasezero.memory import MemoryRule
@@ -149,9 +150,11 @@ def parse_term(text: str) -> TermOptions:
     if not colon:
         return options()
     try:
-        return options(weight=float(weight))
+        number = float(weight)
     except ValueError:
         raise UserError(f"initial {text!r}: the weight after the colon must be a number") from None
+    refuse_outside(f"initial {text!r}.weight", number)
+    return options(weight=number)
 
 
 def _plain(value: Any) -> Any:
@@ -210,6 +213,13 @@ def _build(kind: type, values: Any, where: str) -> Any:
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
+    found = _converted(hint, value, where)
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        refuse_outside(where, found)
+    return found
+
+
+def _converted(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return _build(hint, value, where)

@@ -26,7 +26,7 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.epochs < 0 or self.batch_size < 1:
             raise UserError(
-                f"schedule: epochs {self.epochs} and batch_size {self.batch_size} must be positive"
+                f"schedule: epochs {self.epochs} must not be negative, batch_size {self.batch_size} not below 1"
             )
         if not 0 < self.lr < math.inf:
             raise UserError(f"schedule: lr must be above zero, got {self.lr}")

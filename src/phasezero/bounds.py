@@ -1,0 +1,50 @@
+"""Which numbers the fields of a configuration may have: by the field's name, the same wherever it occurs."""
+
+from __future__ import annotations
+
+import math
+
+from phasezero.errors import UserError
+
+ABOVE_ZERO = math.ulp(0.0)
+BELOW_ONE = math.nextafter(1.0, 0.0)
+ENDLESS = math.inf
+
+# Least and most. A number that is not named here only has to be one: neither NaN nor infinite.
+BOUNDS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(
+        ["epochs", "balanced_epochs", "finetune_epochs", "bias_epochs", "milestones", "balanced_milestones"],
+        (0, ENDLESS),
+    ),
+    **dict.fromkeys(
+        ["batch_size", "test_batch_size", "weights_batch_size", "top_k", "proxies", "groups"], (1, ENDLESS)
+    ),
+    **dict.fromkeys(
+        ["lr", "balanced_lr", "finetune_lr", "bias_lr", "weights_lr", "temperature", "clamp", "loss_limit"],
+        (ABOVE_ZERO, ENDLESS),
+    ),
+    **dict.fromkeys(["weight", "weight_decay", "beta_decay", "lambda_base", "ranking_weight"], (0, ENDLESS)),
+    **dict.fromkeys(["margin", "distillation", "flat", "spatial"], (0, ENDLESS)),
+    **dict.fromkeys(["momentum", "bias_momentum"], (0, BELOW_ONE)),
+    **dict.fromkeys(["decay", "brightness", "weights_drops"], (0, 1)),
+    "held_out": (ABOVE_ZERO, BELOW_ONE),
+    "threads": (0, 1024),
+}
+MAY_BE_INFINITE = ("loss_limit",)
+
+
+def refuse_outside(where: str, value: float) -> None:
+    """`where` is the field's dotted path; an entry of a list goes by the list's name."""
+    name = next(part for part in reversed(where.split(".")) if not part.isdecimal())
+    if not math.isfinite(value) and not (value > 0 and name in MAY_BE_INFINITE):
+        raise UserError(f"{where}: a finite number is expected, got {value}")
+    least, most = BOUNDS.get(name, (-ENDLESS, ENDLESS))
+    if not least <= value <= most:
+        raise UserError(f"{where}: must be {_words(least, most)}, got {value:g}")
+
+
+def _words(least: float, most: float) -> str:
+    low = "above 0" if least == ABOVE_ZERO else f"at least {least:g}"
+    if most == ENDLESS:
+        return low
+    return f"{low} and {'below 1' if most == BELOW_ONE else f'at most {most:g}'}"
