@@ -26,7 +26,7 @@ from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
 
 SPEED_SECONDS = 3600
-"""Of the past, from which time left is foretold. It needs two epochs in it: rich's own 30 s hold none of ImageNet's."""
+"""Of the past, from which time left is foretold. Two epochs must fit in; rich's own 30 s hold not one of ImageNet."""
 
 FOR_LOSS, FOR_ELAPSED, FOR_BAR = 92, 100, 112
 """Columns of a terminal from which on there is room for these; run, phase and time left are always there."""

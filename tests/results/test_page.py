@@ -164,7 +164,13 @@ def test_numbers(records: list[Record]) -> None:
     assert run["exemplars"] == [1000, 1200, 1400, 1600, 1800, 2000]
     (classes,) = content["classes"]
     assert (classes["hash"], len(classes["names"])) == (records[0]["data"]["class_hash"], 100)
-    assert content["differences"] == content["repeated"] == []
+    (difference,) = content["differences"]
+    assert difference["what"] == "how the method classifies"
+    assert [(value, len(labels)) for value, labels in difference["owners"]] == [
+        ("head", 2),
+        ("nearest mean", 1),
+    ]
+    assert content["repeated"] == []
 
 
 def test_what_must_not_be_compared_is_said(make_record: Make) -> None:
@@ -179,9 +185,11 @@ def test_what_must_not_be_compared_is_said(make_record: Make) -> None:
     assert page_content([make_record(), make_record()])["repeated"] == [
         "lucir/cifar100/b50s10: seed 0 counted more than once"
     ]
-    assert dict(content["settings"]) == {
-        "protocol.memory": ['"per_class:20"', '"per_class:20"', '"per_class:40"']
-    }
+    settings = dict(content["settings"])
+    assert settings["protocol.memory"] == ['"per_class:20"', '"per_class:20"', '"per_class:40"']
+    assert settings["protocol.step"] == ["10", "5", "10"]
+    assert settings["method.lambda_base"] == ["5.0", "5.0", None]
+    assert "training.first.epochs" not in settings
 
 
 def test_comparable_groups_stand_together(make_record: Make) -> None:

@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phasezero.errors import UserError
-from phasezero.presets import build_config
 from phasezero.reproduce.plan import Line, Shelf, expand, with_records
 from phasezero.reproduce.targets import CIFAR100, PAPER_NAMES, TARGETS, Target
 from phasezero.reproduce.views import Shown, averages, cells_grid, computed_on, label, published, relative
 from phasezero.results.grid import NOTHING, Cell, Grid, Spread, markdown
 from phasezero.results.jsonfile import read_json
 from phasezero.results.metrics import mean_and_deviation
-from phasezero.results.paper import PublishedCell
+from phasezero.results.paper import PublishedCell, preset_differences
 from phasezero.results.record import Record, read_record
-from phasezero.results.tables import group_records, leaves, spread
+from phasezero.results.tables import group_records, spread
 
 TOLERANCE = 0.5
 ENOUGH = 3
@@ -209,20 +208,3 @@ def other_runs(records: Iterable[Record]) -> Grid:
             row.append(spread(values) if values else NOTHING)
         rows.append([*row, ", ".join(preset_differences(group.records[0])) or "nothing"])
     return Grid(header, rows)
-
-
-def preset_differences(record: Record) -> list[str]:
-    """Settings, how it was computed aside, in which a run is not the preset of its name; all if there is none."""
-    values, data = dict(leaves(record["config"])), record["config"]["protocol"]["data"]
-    method = "-".join(filter(None, [values["method.name"], values.get("method.variant")]))
-    terms = [term["name"] for term in record["config"]["initial"]]
-    base, step = values["protocol.base"], values["protocol.step"]
-    try:
-        usual = dict(leaves(build_config(method, data, initial=terms, base=base, step=step).to_dict()))
-    except UserError:
-        return ["there is no such preset"]
-    return [
-        key if isinstance(value, list) else f"{key}={value}"
-        for key, value in values.items()
-        if not key.startswith(("engine.", "name", "seed")) and usual.get(key) != value
-    ]

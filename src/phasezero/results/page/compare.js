@@ -190,7 +190,7 @@ function charts() {
   const mixed = differing(shown);
   byId("mixed").hidden = mixed.length === 0;
   byId("mixed").textContent = mixed.length
-    ? `These lines are not comparable: their runs differ in ${mixed.join(", ")}.`
+    ? `These lines compare more than methods: their runs differ in ${mixed.join(", ")}.`
     : "";
 }
 
