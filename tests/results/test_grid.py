@@ -46,9 +46,9 @@ def test_latex_text(plain: str, safe: str) -> None:
 
 def test_csv_has_numbers_and_its_own_column_for_the_deviation() -> None:
     header, first, second = csv.reader(io.StringIO(comma_separated(GRID)))
-    assert header == ["run", "n", "average", "average std", "gap"]
-    assert first == ["50% of $a_b & {c}", "3", "66.123456", "0.284", "-0.15"]
-    assert second == ["x|y", "1", "7.0", "", ""]
+    assert header == ["run", "n", "average", "average std", "average note", "gap"]
+    assert first == ["50% of $a_b & {c}", "3", "66.123456", "0.284", "", "-0.15"]
+    assert second == ["x|y", "1", "7.0", "", "head", ""]
 
 
 def test_markdown_escapes_bars_and_aligns_numbers() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,18 +33,26 @@ paper's. Runs in different precision are not averaged together. Other data than 
 """
 
 
-def read_results(folder: Path) -> list[tuple[Path, Record]]:
+def read_results(folder: Path, complain: Callable[[str], None] | None = None) -> list[tuple[Path, Record]]:
     """All records at any depth, whatever the files are called.
 
     A JSON file that names a format of its own (an analysis, a benchmark) is something else and left out; one that
-    is neither is refused, so that no result is lost by a misspelling.
+    is neither is refused, so that no result is lost by a misspelling. With `complain`, damaged files are left out
+    and it hears why.
     """
     found = []
     for path in sorted(folder.rglob("*.json")):
-        facts = read_json(path, "record")
-        if "schema_version" in facts:
-            found.append((path, read_record(path)))
-        elif not isinstance(facts.get("format"), str):
+        try:
+            facts = read_json(path, "record")
+            if "schema_version" in facts:
+                found.append((path, read_record(path)))
+                continue
+        except UserError as error:
+            if complain is None:
+                raise
+            complain(f"{error}; left out")
+            continue
+        if not isinstance(facts.get("format"), str):
             raise UserError(f"{path}: neither a record nor a file that names its format; add one, or move it")
     return found
 
@@ -133,9 +141,9 @@ def table(target: Target, listed: Sequence[Entry]) -> Grid:
     return Grid(header, rows, target.note, words=2)
 
 
-def write_results(folder: Path, start: Path) -> str:
+def write_results(folder: Path, start: Path, complain: Callable[[str], None] | None = None) -> str:
     """The text of RESULTS.md for the records in a folder, their paths as seen from `start`."""
-    shelf = Shelf(read_results(folder))
+    shelf = Shelf(read_results(folder, complain))
     by_table = {name: entries(TARGETS[name], shelf) for name in TABLES}
     stand_ins = ablations_on_cifar100(shelf)
     lines = [entry.line for listed in by_table.values() for entry in listed]

@@ -46,9 +46,10 @@ class Grid:
         return [[str(cell) for cell in row] for row in self.rows]
 
     def has_deviation(self, column: int) -> bool:
-        return any(
-            isinstance(cell := row[column], Spread) and cell.deviation is not None for row in self.rows
-        )
+        return any(spread.deviation is not None for spread in self.spreads(column))
+
+    def spreads(self, column: int) -> list[Spread]:
+        return [cell for row in self.rows if isinstance(cell := row[column], Spread)]
 
 
 def terminal(grid: Grid) -> Table:
@@ -116,27 +117,26 @@ def latex(grid: Grid) -> str:
 
 
 def comma_separated(grid: Grid) -> str:
-    """Numbers for programs: full precision, the deviation in a column of its own, an empty field for none."""
-    spread = [grid.has_deviation(place) for place in range(len(grid.header))]
+    """Numbers for programs: full precision, deviations and notes in columns of their own, an empty field for none."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        [
-            part
-            for name, wide in zip(grid.header, spread, strict=True)
-            for part in [name, f"{name} std"][: 1 + wide]
-        ]
-    )
-    for row in grid.rows:
-        fields: list[object] = []
-        for cell, wide in zip(row, spread, strict=True):
-            if isinstance(cell, Spread):
-                deviation = "" if cell.deviation is None else round(cell.deviation, 6)
-                fields += [round(cell.mean, 6), deviation][: 1 + wide]
-            else:
-                fields += ["" if cell == NOTHING else cell, ""][: 1 + wide]
-        writer.writerow(fields)
+    columns = [_fields(grid, place) for place in range(len(grid.header))]
+    writer.writerows([field for fields in line for field in fields] for line in zip(*columns, strict=True))
     return text.getvalue()
+
+
+def _fields(grid: Grid, place: int) -> list[list[object]]:
+    """A column of the table as one to three columns of the file, line by line from the heading on."""
+    name = grid.header[place]
+    lines: list[list[object]] = [[name, f"{name} std", f"{name} note"]]
+    for cell in (row[place] for row in grid.rows):
+        if isinstance(cell, Spread):
+            deviation = "" if cell.deviation is None else round(cell.deviation, 6)
+            lines.append([round(cell.mean, 6), deviation, cell.note])
+        else:
+            lines.append(["" if cell == NOTHING else cell, "", ""])
+    noted = any(spread.note for spread in grid.spreads(place))
+    return [[line[0], *line[1:2] * grid.has_deviation(place), *line[2:] * noted] for line in lines]
 
 
 TEXT_FORMATS: dict[str, Callable[[Grid], str]] = {
