@@ -82,6 +82,10 @@ _LATEX = {
     "±": r"$\pm$",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    # Without a font encoding of their own these print as other characters.
+    "|": r"\textbar{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 
@@ -91,12 +95,24 @@ def latex_text(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text.replace("\n", " "))
 
 
+def _latex_cell(cell: Cell) -> str:
+    if cell == NOTHING:
+        return "--"
+    text = str(cell)
+    number, space, rest = text.partition(" ")
+    if isinstance(cell, Spread) and number.startswith(("-", "+")):
+        return f"${number}${space}{latex_text(rest)}"  # a minus, which in text would be a hyphen
+    return latex_text(text)
+
+
 def latex(grid: Grid) -> str:
     """A table environment in the style of booktabs."""
     columns = "l" * grid.words + "r" * (len(grid.header) - grid.words)
 
-    def line(cells: Sequence[str]) -> str:
-        return " & ".join("--" if cell == NOTHING else latex_text(cell) for cell in cells) + r" \\"
+    def line(cells: Sequence[Cell]) -> str:
+        text = " & ".join(map(_latex_cell, cells)) + r" \\"
+        # The command before would take these for an option: \\[2mm], \\*, \midrule[1pt].
+        return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
     caption = [rf"\caption{{{latex_text(grid.caption)}}}"] if grid.caption else []
     lines = [
@@ -107,7 +123,7 @@ def latex(grid: Grid) -> str:
         r"\toprule",
         line(grid.header),
         r"\midrule",
-        *(line(row) for row in grid.texts()),
+        *map(line, grid.rows),
         r"\bottomrule",
         r"\end{tabular}",
         *caption,
