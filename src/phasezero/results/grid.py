@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from phasezero.results.layout import fit
 
 NOTHING = "-"
 
@@ -52,20 +55,30 @@ class Grid:
         return [cell for row in self.rows if isinstance(cell := row[column], Spread)]
 
 
-def terminal(grid: Grid) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
-    table.caption, table.caption_justify = grid.caption or None, "left"
-    for place, name in enumerate(grid.header):
-        if place < grid.words:
-            table.add_column(Text(name), overflow="fold")
-        else:
-            # In a narrow terminal these may break before their "±"; no number is cut. A column with a long
-            # heading is left whole: the heading would break first.
-            breaks = len(name) < 8 and grid.has_deviation(place)
-            table.add_column(Text(name), justify="right", no_wrap=not breaks, overflow="fold")
-    for row in grid.texts():
-        table.add_row(*(Text(cell.replace("± ", "±")) for cell in row))  # Text: a [name] is not markup
-    return table
+@dataclass(frozen=True)
+class _Drawn:
+    grid: Grid
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        # A number that must break does so before its "±".
+        lines = [
+            [cell.replace("± ", "±") for cell in line] for line in (self.grid.header, *self.grid.texts())
+        ]
+        for places, (header, *rows) in fit(lines, self.grid.words, options.max_width):
+            table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+            for place, name in zip(places, header, strict=True):
+                justify: Literal["left", "right"] = "left" if place < self.grid.words else "right"
+                table.add_column(Text(name), justify=justify, overflow="fold")
+            for row in rows:
+                table.add_row(*map(Text, row))  # Text: a [name] is not markup
+            yield table
+        if self.grid.caption:
+            yield Text(self.grid.caption, style="table.caption")
+
+
+def terminal(grid: Grid) -> RenderableType:
+    """Drawn in the console's width, in several tables if they must; no number is cut."""
+    return _Drawn(grid)
 
 
 def markdown(grid: Grid) -> str:

@@ -64,6 +64,14 @@ def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = ""
         figure.savefig(path, dpi=200, bbox_inches="tight", pad_inches=0.03, metadata=stamp)
 
 
+def write_every_format(base: Path, make: Callable[[Path], None]) -> list[Path]:
+    """One figure as PNG, SVG and PDF, all of this name with a suffix."""
+    paths = [base.with_name(base.name + suffix) for suffix in SUFFIXES]
+    for path in paths:
+        make(path)
+    return paths
+
+
 def draw_spread(axes: Axes, x: Sequence[float], values: Sequence[Sequence[float]], index: int) -> Line2D:
     """The index-th line of a plot: at each x the mean of some values, shaded by their sample deviation."""
     colour = COLOURS[index % len(COLOURS)]
