@@ -304,9 +304,24 @@ def test_the_same_records_give_the_same_file(records: list[Record], tmp_path: Pa
     assert first.startswith(b"<!doctype html>")
 
 
-def test_colours_are_those_of_the_figures() -> None:
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2.2 defines it."""
+    total = 0.0
+    for start, weight in ((1, 0.2126), (3, 0.7152), (5, 0.0722)):
+        share = int(colour[start : start + 2], 16) / 255
+        total += weight * (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4)
+    return total
+
+
+def test_lines_are_those_of_the_figures_and_stand_out_from_the_ground() -> None:
     style = (PARTS / "page.css").read_text(encoding="utf-8")
-    assert tuple(re.findall(r"--line-\d: light-dark\((#\w+),", style)) == COLOURS
+    pairs = re.findall(r"--(paper|line-\d): light-dark\((#\w+), (#\w+)\)", style)
+    assert tuple(light for name, light, _ in pairs if name != "paper") == COLOURS
+    (grounds,) = [shades for name, *shades in pairs if name == "paper"]
+    for name, *shades in pairs[1:]:
+        for shade, ground in zip(shades, grounds, strict=True):
+            darker, lighter = sorted((luminance(shade), luminance(ground)))
+            assert (lighter + 0.05) / (darker + 0.05) >= 3, (name, shade)  # WCAG 1.4.11
 
 
 def analysis(phase: int, k: list[int], train: list[float], test: list[float]) -> Any:

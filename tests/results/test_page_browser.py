@@ -22,6 +22,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
+LONG = "x" * 300
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
 MISSING = "\N{EN DASH}"
 Open = Callable[..., Any]
@@ -44,6 +45,7 @@ def path(make_record: Callable[..., Record], tmp_path_factory: pytest.TempPathFa
         make_record(method="icarl", nearest_mean=True),
         make_record(name=HOSTILE, per_class=40, drop=2),
     ]
+    records[-1]["timing"] = records[-1]["timing"] | {"seconds_total": 240.0, "share_seconds": 80.0}
     records[-1]["data"]["class_names"] = [f"{HOSTILE} {label}" for label in range(100)]
     shares = {
         "train": {"raw": {"alpha_mean": [0.2, 0.4, 0.8]}},
@@ -218,6 +220,46 @@ def test_dark_by_preference_and_by_switch(visit: Open) -> None:
     assert light.evaluate("document.getElementById('canvas').toDataURL()") != cells
     dark.select_option("#theme", "light")
     assert dark.evaluate(shade) == white
+
+
+def test_forty_lines_differ_without_their_colours(visit: Open) -> None:
+    drawn = visit().evaluate(
+        "Array.from({length: 40}, (_, i) => dash(i) + marker(i, 0, 0).getAttribute('d'))",
+    )
+    assert len(set(drawn)) == 40
+
+
+def test_runs_side_by_side_cost_their_share(visit: Open) -> None:
+    page = visit()
+    # Five of 15.6 s, and one that had 80 of 240 s.
+    told = page.locator("#facts").inner_text()
+    assert "3 min (side by side; start to end they add up to 5 min)" in told
+    table = page.locator("#environment table")
+    assert table.locator("thead th").all_inner_texts()[2:4] == ["time", "start to end"]
+    times = [row.locator("td").all_inner_texts()[1:3] for row in table.locator("tbody tr").all()]
+    assert times == [["15.6 s", "15.6 s"]] * 5 + [["80.0 s", "4 min"]]
+    assert "side by side" not in page.locator("#time").inner_text()
+    page.select_option("#which", label=f"{HOSTILE}, seed 0")
+    assert "of 4 min from start to end, 80.0 s were its share" in page.locator("#time").inner_text()
+
+
+def test_a_long_name_is_whole_in_the_panel(
+    browser: Any, make_record: Callable[..., Record], tmp_path: Path
+) -> None:
+    write_page([make_record(name=LONG), make_record(method="bic")], tmp_path / "long.html")
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.goto((tmp_path / "long.html").as_uri())
+    panel = page.locator(".panel").bounding_box()
+    name = page.get_by_label(LONG).locator("xpath=..").locator(".run span").bounding_box()
+    assert name["x"] + name["width"] <= panel["x"] + panel["width"]
+    assert name["height"] > 100  # 300 letters in some 18rem are many lines
+    assert (
+        page.evaluate(
+            "document.querySelector('.panel').scrollWidth - document.querySelector('.panel').clientWidth"
+        )
+        == 0
+    )
+    page.close()
 
 
 @pytest.mark.parametrize("width", [320, 375, 1400])
