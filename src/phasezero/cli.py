@@ -17,7 +17,7 @@ from phasezero import __version__
 from phasezero.board import boards
 from phasezero.commands.analyze import analyze
 from phasezero.commands.bench import bench
-from phasezero.commands.options import parse_parallel
+from phasezero.commands.options import parse_parallel, warn
 from phasezero.commands.report import report
 from phasezero.commands.reproduce import reproduce
 from phasezero.commands.results import results
@@ -239,12 +239,14 @@ def show(
     """Tables (and a picture) of finished runs."""
     if form not in FORMATS:
         raise unknown("table format", form, FORMATS)
-    records = load_records(runs)
+    records = [record for _, record in load_records(runs, warn)]
     classifier: Classifier = "nearest_mean" if nearest_mean else "head"
     if form == "terminal":
         print_results(records, classifier)
     else:
         print_grid(results_grid(records, classifier=classifier), form, Console())
+        for warning in comparison_warnings(records):
+            warn(warning)
     if figure is not None:
         draw_curves(records, figure, classifier=classifier)
 

@@ -2,35 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
+from rich.text import Text
 
 from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
 from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
 
+SPEED_SECONDS = 3600
+"""Of the past, from which time left is foretold. Two epochs must fit in; rich's own 30 s hold not one of ImageNet."""
+
+FOR_LOSS, FOR_ELAPSED, FOR_BAR = 92, 100, 112
+"""Columns of a terminal from which on there is room for these; run, phase and time left are always there."""
+
 
 def make_progress(console: Console) -> Progress:
+    whole = Column(no_wrap=True)
     return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        SpinnerColumn(table_column=whole),
+        _Name(),  # alone not whole: the one that gives way
+        _Roomy(BarColumn(bar_width=14, table_column=whole), console, FOR_BAR),
         TextColumn("{task.fields[now]}", markup=False),
-        TimeElapsedColumn(),
+        _Roomy(TextColumn("{task.fields[loss]}", markup=False), console, FOR_LOSS),
+        _Roomy(TimeElapsedColumn(table_column=whole), console, FOR_ELAPSED),
         TextColumn("left"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(table_column=whole),
         console=console,
+        speed_estimate_period=SPEED_SECONDS,
     )
+
+
+class _Name(ProgressColumn):
+    """A task's description, shortened to the room there is."""
+
+    def render(self, task: Task) -> RenderableType:
+        return _Shortened(task.description)
+
+
+@dataclass(frozen=True)
+class _Shortened:
+    """One line, its middle left out where it must be: both ends of a run's title tell it from others."""
+
+    text: str
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(1, len(self.text)).with_maximum(options.max_width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        cut = len(self.text) - options.max_width
+        if cut <= 0:
+            yield Text(self.text)
+        else:
+            head = options.max_width // 2
+            yield Text(f"{self.text[:head]}…{self.text[head + cut + 1 :]}", no_wrap=True, overflow="crop")
+
+
+class _Roomy(ProgressColumn):
+    """A column that a narrow terminal does without."""
+
+    def __init__(self, column: ProgressColumn, console: Console, least: int) -> None:
+        super().__init__(table_column=column.get_table_column())
+        self.column, self.console, self.least = column, console, least
+
+    def render(self, task: Task) -> RenderableType:
+        return self.column(task) if self.console.width >= self.least else Text()
 
 
 class TotalProgress:
@@ -39,7 +90,7 @@ class TotalProgress:
     def __init__(self, progress: Progress, planned: Sequence[int]) -> None:
         self.progress, self.planned = progress, list(planned)
         self.finished = 0
-        self.task = progress.add_task("all", total=sum(planned), now="")
+        self.task = progress.add_task("all", total=sum(planned), now="", loss="")
         self.show()
 
     def show(self, images: int = 0) -> None:
@@ -81,15 +132,15 @@ class RunProgress:
         self.phases = 0
         self.stays = runs <= MOST_BARS
         self.title = f"[{place + 1}/{runs}] {config.name} seed {config.seed}"
-        self.task = progress.add_task(self.title, total=None, now="")
+        self.task = progress.add_task(self.title, total=None, now="", loss="")
 
     def started(self, phases: int, total_images: int) -> None:
         self.phases = phases
         self.progress.update(self.task, total=total_images)
 
     def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
-        now = f"phase {phase.index}/{self.phases - 1} {stage} {epoch + 1}/{epochs} loss {loss:.3f}"
-        self.progress.update(self.task, advance=images, now=now)
+        now = f"phase {phase.index}/{self.phases - 1} {stage} {epoch + 1}/{epochs}"
+        self.progress.update(self.task, advance=images, now=now, loss=f"loss {loss:.3f}")
 
     def phase(self, result: PhaseResult) -> None:
         accuracy = 100 * float((result.predictions.truth == result.predictions.head).mean())
@@ -98,5 +149,5 @@ class RunProgress:
             f"accuracy {accuracy:.2f} % ({result.seconds['total']:.1f} s)"
         )
         if result.phase.index == self.phases - 1:
-            self.progress.update(self.task, now="done", visible=self.stays)
+            self.progress.update(self.task, now="done", loss="", visible=self.stays)
         self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -57,8 +57,10 @@ def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> 
     comparison = json.loads((there / "comparison.json").read_text())
     assert {one["k"] for one in comparison["findings"]} == {1, 3}
     assert {one["classes"] for one in comparison["findings"]} == {4, 6}
-    for name in ("alpha.png", "information.png", "overlap.png"):
-        assert (there / name).read_bytes().startswith(b"\x89PNG")
+    for name in ("alpha", "information", "overlap"):
+        for suffix, start in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
+            assert (there / f"{name}{suffix}").read_bytes().startswith(start)
+            assert f"wrote {there / name}{suffix}" in out.replace("wrote there", f"wrote {there}")
     assert not list(runs.rglob("analysis-*.json"))
 
     # The numbers are enough: no record, no checkpoint, no data.
@@ -88,7 +90,8 @@ def test_one_run_beside_its_record(command: Command, runs: Path, tmp_path: Path)
     shutil.copytree(runs / "lucir-glyphs-sizes4-2" / "seed0", one)
     code, _, err = command("analyze", one, "--floor", "1e-6")
     assert code == 0, err
-    assert sorted(path.name for path in one.glob("a*")) == ["alpha.png", "analysis-phase1.json"]
+    figures = ["alpha.pdf", "alpha.png", "alpha.svg"]
+    assert sorted(path.name for path in one.glob("a*")) == [*figures, "analysis-phase1.json"]
     (analysis,) = load_analyses([one])
     assert analysis["train"]["raw"]["information"]["floor"] == 1e-6
 
@@ -97,6 +100,20 @@ def test_one_run_beside_its_record(command: Command, runs: Path, tmp_path: Path)
     (group,) = json.loads(text)["groups"]
     shares = [100 * share for share in analysis["test"]["raw"]["alpha_mean"]]
     assert [mean for mean, _ in group["spectra"]["1"]["test"]] == pytest.approx(shares)
+
+
+def test_later_classes_that_are_not_there_are_missed_aloud(
+    command: Command, runs: Path, tmp_path: Path
+) -> None:
+    one = runs / "lucir-glyphs-sizes4-2" / "seed0"
+    code, out, err = command("analyze", one, "--phase", "0", "--later", "--out", "there")
+    assert code == 0
+    assert "phasezero: warning: --later: these models have no class in common that came after phase 0" in err
+    assert "alpha_1" in out  # the table of the model is there all the same
+    assert not list((tmp_path / "there").glob("alpha.*"))
+    code, _, err = command("analyze", one, "--phase", "1", "--later", "--out", "there")
+    assert (code, err) == (0, "")
+    assert (tmp_path / "there" / "alpha.png").exists()
 
 
 BAD = {
@@ -146,4 +163,11 @@ def test_a_run_anew_takes_the_old_models_and_their_analyses_away(
     code, _, err = command("run", "--config", one / "config.yaml", "--out", "again", "--overwrite")
     assert code == 0, err
     left = {path.name for path in one.iterdir()}
-    assert left == {"alpha.png", "checkpoint.safetensors", "config.yaml", "record.json"}
+    assert left == {
+        "alpha.pdf",
+        "alpha.png",
+        "alpha.svg",
+        "checkpoint.safetensors",
+        "config.yaml",
+        "record.json",
+    }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from phasezero.presets import build_config
 from phasezero.results.record import Record, data_record, phase_record, run_record
 from samples import ENVIRONMENT
 
@@ -23,6 +24,25 @@ def confusion_with(correct: Sequence[int], per_class: int) -> np.ndarray:
     return confusion
 
 
+def configuration(
+    method: str,
+    data: str,
+    initial: Sequence[str],
+    sizes: Sequence[int],
+    seed: int,
+    per_class: int,
+    class_order: str | None,
+) -> dict[str, Any]:
+    """As `phasezero run` would write it; unequal sizes are listed."""
+    regular = len(sizes) > 1 and len(set(sizes[1:])) == 1
+    config = build_config(
+        method, data, initial=initial, base=sizes[0], step=sizes[1] if regular else 1
+    ).override({"seed": seed, "protocol.memory": f"per_class:{per_class}"})
+    if class_order is not None:
+        config = config.override({"protocol.class_order": class_order})
+    return config.to_dict() if regular else config.override({"protocol.phase_sizes": list(sizes)}).to_dict()
+
+
 def build(
     *,
     method: str = "lucir",
@@ -31,7 +51,7 @@ def build(
     sizes: Sequence[int] = (50, 10, 10, 10, 10, 10),
     seed: int = 0,
     per_class: int = 20,
-    class_order: str = "seed1993",
+    class_order: str | None = None,
     name: str | None = None,
     nearest_mean: bool = False,
     config: dict[str, Any] | None = None,
@@ -60,15 +80,15 @@ def build(
     term = "".join(f"+{one.partition(':')[0]}" for one in initial)
     return run_record(
         name=name or f"{method}{term}/{data}/b{sizes[0]}s{step}",
-        method=method,
+        method=method.partition("-")[0],
         initial=initial,
         seed=seed,
-        config=config or {"seed": seed, "protocol": {"memory": f"per_class:{per_class}"}},
+        config=config or configuration(method, data, initial, sizes, seed, per_class, class_order),
         data=data_record(
             name=data,
             class_ids=range(classes),
             class_names=[f"class {i}" for i in range(classes)],
-            class_order=class_order,
+            class_order=class_order or "seed1993",
             class_order_indices=range(classes),
             train_images=500 * classes,
             test_images=100 * classes,

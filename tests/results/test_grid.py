@@ -26,10 +26,22 @@ def test_latex_is_booktabs_and_escaped() -> None:
     text = latex(GRID)
     lines = text.splitlines()
     assert lines[1:5] == [r"\begin{table}", r"\centering", r"\begin{tabular}{lrrr}", r"\toprule"]
-    assert r"50\% of \$a\_b \& \{c\} & 3 & 66.12 $\pm$ 0.28 & -0.15 \\" in lines
-    assert r"x|y & 1 & 7.00 (head) & -- \\" in lines
+    assert r"50\% of \$a\_b \& \{c\} & 3 & 66.12 $\pm$ 0.28 & $-0.15$ \\" in lines
+    assert r"x\textbar{}y & 1 & 7.00 (head) & -- \\" in lines
     assert r"\caption{Mean $\pm$ deviation of \#1.}" in lines
     assert text.count(r"\begin") == text.count(r"\end")
+
+
+@pytest.mark.parametrize("name", ["[a]", "*a", "a[b]"])
+def test_no_name_is_taken_for_an_option_of_the_line_before(name: str) -> None:
+    lines = latex(
+        Grid([name, "gap"], [[name, Spread(-1.5, 0.25, "head")], ["b", Spread(0.5, sign=True)]])
+    ).splitlines()
+    start = name if name == "a[b]" else "{}" + name
+    first = lines.index(r"\toprule") + 1
+    assert lines[first] == start + r" & gap \\"
+    assert lines[first + 2] == start + r" & $-1.50$ $\pm$ 0.25 (head) \\"
+    assert lines[first + 3] == r"b & $+0.50$ \\"
 
 
 @pytest.mark.parametrize(
@@ -46,9 +58,9 @@ def test_latex_text(plain: str, safe: str) -> None:
 
 def test_csv_has_numbers_and_its_own_column_for_the_deviation() -> None:
     header, first, second = csv.reader(io.StringIO(comma_separated(GRID)))
-    assert header == ["run", "n", "average", "average std", "gap"]
-    assert first == ["50% of $a_b & {c}", "3", "66.123456", "0.284", "-0.15"]
-    assert second == ["x|y", "1", "7.0", "", ""]
+    assert header == ["run", "n", "average", "average std", "average note", "gap"]
+    assert first == ["50% of $a_b & {c}", "3", "66.123456", "0.284", "", "-0.15"]
+    assert second == ["x|y", "1", "7.0", "", "head", ""]
 
 
 def test_markdown_escapes_bars_and_aligns_numbers() -> None:

@@ -164,7 +164,13 @@ def test_numbers(records: list[Record]) -> None:
     assert run["exemplars"] == [1000, 1200, 1400, 1600, 1800, 2000]
     (classes,) = content["classes"]
     assert (classes["hash"], len(classes["names"])) == (records[0]["data"]["class_hash"], 100)
-    assert content["differences"] == content["repeated"] == []
+    (difference,) = content["differences"]
+    assert difference["what"] == "how the method classifies"
+    assert [(value, len(labels)) for value, labels in difference["owners"]] == [
+        ("head", 2),
+        ("nearest mean", 1),
+    ]
+    assert content["repeated"] == []
 
 
 def test_what_must_not_be_compared_is_said(make_record: Make) -> None:
@@ -179,9 +185,11 @@ def test_what_must_not_be_compared_is_said(make_record: Make) -> None:
     assert page_content([make_record(), make_record()])["repeated"] == [
         "lucir/cifar100/b50s10: seed 0 counted more than once"
     ]
-    assert dict(content["settings"]) == {
-        "protocol.memory": ['"per_class:20"', '"per_class:20"', '"per_class:40"']
-    }
+    settings = dict(content["settings"])
+    assert settings["protocol.memory"] == ['"per_class:20"', '"per_class:20"', '"per_class:40"']
+    assert settings["protocol.step"] == ["10", "5", "10"]
+    assert settings["method.lambda_base"] == ["5.0", "5.0", None]
+    assert "training.first.epochs" not in settings
 
 
 def test_comparable_groups_stand_together(make_record: Make) -> None:
@@ -296,9 +304,24 @@ def test_the_same_records_give_the_same_file(records: list[Record], tmp_path: Pa
     assert first.startswith(b"<!doctype html>")
 
 
-def test_colours_are_those_of_the_figures() -> None:
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2.2 defines it."""
+    total = 0.0
+    for start, weight in ((1, 0.2126), (3, 0.7152), (5, 0.0722)):
+        share = int(colour[start : start + 2], 16) / 255
+        total += weight * (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4)
+    return total
+
+
+def test_lines_are_those_of_the_figures_and_stand_out_from_the_ground() -> None:
     style = (PARTS / "page.css").read_text(encoding="utf-8")
-    assert tuple(re.findall(r"--line-\d: light-dark\((#\w+),", style)) == COLOURS
+    pairs = re.findall(r"--(paper|line-\d): light-dark\((#\w+), (#\w+)\)", style)
+    assert tuple(light for name, light, _ in pairs if name != "paper") == COLOURS
+    (grounds,) = [shades for name, *shades in pairs if name == "paper"]
+    for name, *shades in pairs[1:]:
+        for shade, ground in zip(shades, grounds, strict=True):
+            darker, lighter = sorted((luminance(shade), luminance(ground)))
+            assert (lighter + 0.05) / (darker + 0.05) >= 3, (name, shade)  # WCAG 1.4.11
 
 
 def analysis(phase: int, k: list[int], train: list[float], test: list[float]) -> Any:

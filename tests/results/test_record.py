@@ -161,11 +161,33 @@ def test_load_records_takes_files_run_folders_and_trees_once_each(make_record: M
         )
     (tmp_path / "empty").mkdir()
     paths = [tmp_path / "grid" / "1", tmp_path / "grid" / "2" / "record.json", str(tmp_path / "grid")]
-    assert [record["seed"] for record in records.load_records(paths)] == [1, 2, 0]
+    heard: list[str] = []
+    found = records.load_records(paths, heard.append)
+    assert [(path.parent.name, record["seed"]) for path, record in found] == [("1", 1), ("2", 2), ("0", 0)]
+    assert heard == []
     with pytest.raises(UserError, match=r"empty: no record\.json"):
-        records.load_records([tmp_path / "empty"])
+        records.load_records([tmp_path / "empty"], heard.append)
     with pytest.raises(UserError, match="nowhere"):
-        records.load_records([tmp_path / "nowhere"])
+        records.load_records([tmp_path / "nowhere"], heard.append)
+
+
+def test_a_damaged_record_stops_only_those_who_named_it(make_record: Make, tmp_path: Path) -> None:
+    for seed in range(2):
+        records.write_record(tmp_path / str(seed) / "record.json", make_record(seed=seed, sizes=(2, 1)))
+    damaged = tmp_path / "0" / "record.json"
+    damaged.write_text(damaged.read_text()[:100])
+    heard: list[str] = []
+    found = records.load_records([tmp_path], heard.append)
+    assert [record["seed"] for _, record in found] == [1]
+    (complaint,) = heard
+    assert str(damaged) in complaint
+    assert "not JSON" in complaint
+    for named in (damaged, damaged.parent):
+        with pytest.raises(UserError, match="not JSON"):
+            records.load_records([tmp_path, named], heard.append)
+    (tmp_path / "1" / "record.json").unlink()
+    with pytest.raises(UserError, match=r"no record\.json that can be read"):
+        records.load_records([tmp_path], heard.append)
 
 
 def test_class_hash_depends_on_order_and_boundaries() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
+import pytest
 from rich.console import Console
 
 from phasezero.results.grid import terminal
@@ -139,9 +140,58 @@ def test_warnings_name_what_differs_and_who(make_record: Make) -> None:
     assert "protocol: B=50 S=10, 6 phases" in warning
     (warning,) = comparison_warnings([base, make_record(data="glyphs")])
     assert "data set: cifar100" in warning
-    other = make_record(method="podnet", class_order="podnet1")
+    other = make_record(method="bic", class_order="podnet1")
     other["data"]["class_hash"] = "0" * 64
     (warning,) = comparison_warnings([base, other])
-    assert "classes or class order of cifar100: seed1993, hash" in warning
+    assert "classes or class order on cifar100: seed1993, hash" in warning
+    (warning,) = comparison_warnings([base, make_record(method="icarl")])
+    assert "how the method classifies: head (lucir/cifar100/b50s10); nearest mean (icarl/" in warning
     (warning,) = comparison_warnings([base, make_record()])
     assert "seed 0 counted more than once" in warning
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("protocol.selection", "random", "exemplars: herding selection (lucir/cifar100/b50s10 ("),
+        ("training.first.epochs", 200, "training on cifar100: 160 epochs (lucir/cifar100/b50s10 ("),
+        (
+            "training.later.epochs",
+            2,
+            "; 160 and then 2 epochs (lucir/cifar100/b50s10 (training.later.epochs=2))",
+        ),
+        ("network.name", "resnet32", "; resnet32 (lucir/cifar100/b50s10 (network.name=resnet32))"),
+    ],
+)
+def test_a_setting_that_makes_runs_incomparable_is_named(
+    make_record: Make, setting: str, value: object, said: str
+) -> None:
+    record = make_record()
+    first, *path, last = setting.split(".")
+    place = record["config"][first]
+    for key in path:
+        place = place[key]
+    place[last] = value
+    (warning,) = comparison_warnings([make_record(), record])
+    assert said in warning
+
+
+def test_precisions_are_not_averaged(make_record: Make) -> None:
+    # All asked for `auto`, and a later machine made something else of it.
+    records = [make_record(seed=seed) for seed in range(3)]
+    records[2]["environment"] = {**records[2]["environment"], "precision": "fp16"}
+    groups = group_records(records)
+    assert [(group.label, len(group.records)) for group in groups] == [
+        ("lucir/cifar100/b50s10 (precision=fp32)", 2),
+        ("lucir/cifar100/b50s10 (precision=fp16)", 1),
+    ]
+    _, two, one = cells(markdown_table(records))
+    assert (two[8], one[8]) == ("70.50 ± 0.71", "72.00")
+    (warning,) = comparison_warnings(records)
+    assert "differ in precision: fp32" in warning
+
+
+def test_the_paper_stands_only_beside_its_own_cell(make_record: Make) -> None:
+    runs = [make_record(initial=[f"cwd:{weight}"]) for weight in (0.25, 0.5)]
+    runs.append(make_record(method="lucir-original"))
+    assert [row[-1] for row in cells(markdown_table(runs))[1:]] == ["-", "67.26 ± 0.16", "-"]

@@ -29,10 +29,10 @@ from phasezero.analysis.record import (
     term_forms,
 )
 from phasezero.analysis.spectra import Form
+from phasezero.config import leaves
 from phasezero.errors import UserError
 from phasezero.results.jsonfile import write_json
 from phasezero.results.metrics import mean_and_deviation
-from phasezero.results.tables import leaves
 
 FORMAT = "phasezero-comparison-1"
 TABLE_K = (1, 2, 5, 10, 20)

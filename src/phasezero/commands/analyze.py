@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,9 +27,11 @@ from phasezero.analysis.record import (
 )
 from phasezero.analysis.spectra import Form
 from phasezero.analysis.tables import Cells, analysis_caption, analysis_cells, finding_caption, finding_cells
+from phasezero.commands.options import warn
 from phasezero.errors import UserError
 from phasezero.results.grid import Grid, print_grid
 from phasezero.results.record import FILE_NAME, find_records
+from phasezero.results.style import write_every_format
 from phasezero.session import slug, writable
 
 
@@ -86,11 +89,14 @@ def analyze(
         if not analyses:
             raise UserError(f"no analysis of phase {', '.join(map(str, phase or []))} is there")
         cells = analysis_cells(analyses, split=split, form=features, ks=ks)
-        show_table(cells, analysis_caption(analyses, split, features))
+        show_table(cells, analysis_caption(analyses, split, features), words=1)
         findings = compare(analyses, ks=ks, split=split, form=features, later=later)
         if findings:
-            show_table(finding_cells(findings), finding_caption(findings))
+            header, rows = finding_cells(findings)
+            show_table((header, rows), finding_caption(findings), words=len(header))
         classes = shared_classes(analyses, later=later)
+        if later and not classes:
+            warn("--later: these models have no class in common that came after phase 0, so nothing is drawn")
         for path in write_views(folder, analyses, findings, classes, split, features):
             Console(soft_wrap=True).print(f"wrote {path}", markup=False, highlight=False)
 
@@ -134,14 +140,14 @@ def write_views(
         write_findings(folder / "comparison.json", findings, split=split, form=form)
         yield folder / "comparison.json"
     if classes:
-        draw_alpha(analyses, folder / "alpha.png", split=split, form=form, classes=classes)
-        yield folder / "alpha.png"
+        draw = partial(draw_alpha, analyses, split=split, form=form, classes=classes)
+        yield from write_every_format(folder / "alpha", draw)
     if len({cwd_weight(one) for one in analyses}) > 1:
-        for draw, name in ((draw_information, "information.png"), (draw_overlap, "overlap.png")):
-            draw(analyses, folder / name, split=split, form=form)
-            yield folder / name
+        information = partial(draw_information, analyses, split=split, form=form)
+        yield from write_every_format(folder / "information", information)
+        overlap = partial(draw_overlap, analyses, split=split, form=form)
+        yield from write_every_format(folder / "overlap", overlap)
 
 
-def show_table(cells: Cells, caption: str) -> None:
-    header, rows = cells
-    print_grid(Grid(header, rows, caption, words=len(header)), "terminal", Console())
+def show_table(cells: Cells, caption: str, words: int) -> None:
+    print_grid(Grid(*cells, caption, words), "terminal", Console())

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 from phasezero.errors import UserError
+
+
+def warn(message: str) -> None:
+    """Beside what a command prints, which may be piped."""
+    print(f"phasezero: warning: {message}", file=sys.stderr)
 
 
 def parse_parallel(text: str) -> int | None:

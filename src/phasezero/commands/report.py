@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from phasezero.analysis.record import analysis_name, read_analysis
+from phasezero.commands.options import warn
 from phasezero.results.page import write_page
-from phasezero.results.record import find_records, read_record
+from phasezero.results.record import load_records
 
 
 def report(
@@ -18,8 +19,8 @@ def report(
     title: Annotated[str, typer.Option(help="The page's heading.")] = "phasezero report",
 ) -> None:
     """One self-contained HTML page of finished runs: curves, tables against the paper, confusion matrices."""
-    paths = find_records(runs)
-    records = [read_record(path) for path in paths]
-    beside = [sorted(path.parent.glob(analysis_name("*"))) for path in paths]
+    found = load_records(runs, warn)
+    beside = [sorted(path.parent.glob(analysis_name("*"))) for path, _ in found]
+    records = [record for _, record in found]
     write_page(records, out, [[read_analysis(file) for file in files] for files in beside], title=title)
     print(out)

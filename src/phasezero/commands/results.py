@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from phasezero.commands.options import warn
 from phasezero.errors import UserError
 from phasezero.reproduce.ledger import write_results
 
@@ -18,7 +19,7 @@ def results(
     """Every cell of the paper beside the records in a folder: the gap, n, verified or why not."""
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder")
-    text = write_results(folder, out.parent if out else Path())
+    text = write_results(folder, out.parent if out else Path(), warn)
     if out is None:
         print(text, end="")
         return

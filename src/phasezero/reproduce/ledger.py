@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phasezero.errors import UserError
-from phasezero.presets import build_config
 from phasezero.reproduce.plan import Line, Shelf, expand, with_records
 from phasezero.reproduce.targets import CIFAR100, PAPER_NAMES, TARGETS, Target
 from phasezero.reproduce.views import Shown, averages, cells_grid, computed_on, label, published, relative
 from phasezero.results.grid import NOTHING, Cell, Grid, Spread, markdown
 from phasezero.results.jsonfile import read_json
 from phasezero.results.metrics import mean_and_deviation
-from phasezero.results.paper import PublishedCell
+from phasezero.results.paper import PublishedCell, preset_differences
 from phasezero.results.record import Record, read_record
-from phasezero.results.tables import group_records, leaves, spread
+from phasezero.results.tables import group_records, spread
 
 TOLERANCE = 0.5
 ENOUGH = 3
@@ -34,18 +33,26 @@ paper's. Runs in different precision are not averaged together. Other data than 
 """
 
 
-def read_results(folder: Path) -> list[tuple[Path, Record]]:
+def read_results(folder: Path, complain: Callable[[str], None] | None = None) -> list[tuple[Path, Record]]:
     """All records at any depth, whatever the files are called.
 
     A JSON file that names a format of its own (an analysis, a benchmark) is something else and left out; one that
-    is neither is refused, so that no result is lost by a misspelling.
+    is neither is refused, so that no result is lost by a misspelling. With `complain`, damaged files are left out
+    and it hears why.
     """
     found = []
     for path in sorted(folder.rglob("*.json")):
-        facts = read_json(path, "record")
-        if "schema_version" in facts:
-            found.append((path, read_record(path)))
-        elif not isinstance(facts.get("format"), str):
+        try:
+            facts = read_json(path, "record")
+            if "schema_version" in facts:
+                found.append((path, read_record(path)))
+                continue
+        except UserError as error:
+            if complain is None:
+                raise
+            complain(f"{error}; left out")
+            continue
+        if not isinstance(facts.get("format"), str):
             raise UserError(f"{path}: neither a record nor a file that names its format; add one, or move it")
     return found
 
@@ -134,9 +141,9 @@ def table(target: Target, listed: Sequence[Entry]) -> Grid:
     return Grid(header, rows, target.note, words=2)
 
 
-def write_results(folder: Path, start: Path) -> str:
+def write_results(folder: Path, start: Path, complain: Callable[[str], None] | None = None) -> str:
     """The text of RESULTS.md for the records in a folder, their paths as seen from `start`."""
-    shelf = Shelf(read_results(folder))
+    shelf = Shelf(read_results(folder, complain))
     by_table = {name: entries(TARGETS[name], shelf) for name in TABLES}
     stand_ins = ablations_on_cifar100(shelf)
     lines = [entry.line for listed in by_table.values() for entry in listed]
@@ -209,20 +216,3 @@ def other_runs(records: Iterable[Record]) -> Grid:
             row.append(spread(values) if values else NOTHING)
         rows.append([*row, ", ".join(preset_differences(group.records[0])) or "nothing"])
     return Grid(header, rows)
-
-
-def preset_differences(record: Record) -> list[str]:
-    """Settings, how it was computed aside, in which a run is not the preset of its name; all if there is none."""
-    values, data = dict(leaves(record["config"])), record["config"]["protocol"]["data"]
-    method = "-".join(filter(None, [values["method.name"], values.get("method.variant")]))
-    terms = [term["name"] for term in record["config"]["initial"]]
-    base, step = values["protocol.base"], values["protocol.step"]
-    try:
-        usual = dict(leaves(build_config(method, data, initial=terms, base=base, step=step).to_dict()))
-    except UserError:
-        return ["there is no such preset"]
-    return [
-        key if isinstance(value, list) else f"{key}={value}"
-        for key, value in values.items()
-        if not key.startswith(("engine.", "name", "seed")) and usual.get(key) != value
-    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from phasezero.reproduce.views import Shown, averages, cells_grid, group, label,
 from phasezero.results.figures import draw_groups, draw_sweep
 from phasezero.results.grid import Grid
 from phasezero.results.record import Record
-from phasezero.results.style import SUFFIXES
+from phasezero.results.style import write_every_format
 from phasezero.session import CHECKPOINT, run_folder, slug
 
 SHARED = 10
@@ -106,7 +106,7 @@ def draw(shown: Shown, place: Folders, base: Path) -> tuple[Grid, list[Path]]:
         "sphere": _sphere,
         "sphere of all": _sphere,
     }
-    return grid, _every_format(base, lambda path: drawing[shown.target.view](shown, analyses, path))
+    return grid, write_every_format(base, lambda path: drawing[shown.target.view](shown, analyses, path))
 
 
 def _selected(grid: Grid) -> Grid:
@@ -117,13 +117,6 @@ def _selected(grid: Grid) -> Grid:
     return Grid([grid.header[place] for place in places], rows, grid.caption)
 
 
-def _every_format(base: Path, make: Callable[[Path], None]) -> list[Path]:
-    paths = [base.with_name(base.name + suffix) for suffix in SUFFIXES]
-    for path in paths:
-        make(path)
-    return paths
-
-
 def _curves(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
     """A file for each panel."""
     paths: list[Path] = []
@@ -131,7 +124,7 @@ def _curves(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
         groups = [group(line) for line in lines if line.panel == title]
         part = base.with_name("-".join(filter(None, [base.name, slug(title.partition(":")[0]).lower()])))
         make = partial(draw_groups, groups, title=title, caption=shown.caption)
-        paths += _every_format(part, make)
+        paths += write_every_format(part, make)
     return paths
 
 
@@ -144,7 +137,7 @@ def _sweep(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
         labels = {"x_label": "CwD coefficient eta", "y_label": "Average incremental accuracy (%)"}
         draw_sweep(by_step, path, caption=shown.caption, **labels)
 
-    return _every_format(base, make)
+    return write_every_format(base, make)
 
 
 def _spectra(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:

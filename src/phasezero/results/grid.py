@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from phasezero.results.layout import fit
 
 NOTHING = "-"
 
@@ -46,25 +49,36 @@ class Grid:
         return [[str(cell) for cell in row] for row in self.rows]
 
     def has_deviation(self, column: int) -> bool:
-        return any(
-            isinstance(cell := row[column], Spread) and cell.deviation is not None for row in self.rows
-        )
+        return any(spread.deviation is not None for spread in self.spreads(column))
+
+    def spreads(self, column: int) -> list[Spread]:
+        return [cell for row in self.rows if isinstance(cell := row[column], Spread)]
 
 
-def terminal(grid: Grid) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
-    table.caption, table.caption_justify = grid.caption or None, "left"
-    for place, name in enumerate(grid.header):
-        if place < grid.words:
-            table.add_column(Text(name), overflow="fold")
-        else:
-            # In a narrow terminal these may break before their "±"; no number is cut. A column with a long
-            # heading is left whole: the heading would break first.
-            breaks = len(name) < 8 and grid.has_deviation(place)
-            table.add_column(Text(name), justify="right", no_wrap=not breaks, overflow="fold")
-    for row in grid.texts():
-        table.add_row(*(Text(cell.replace("± ", "±")) for cell in row))  # Text: a [name] is not markup
-    return table
+@dataclass(frozen=True)
+class _Drawn:
+    grid: Grid
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        # A number that must break does so before its "±".
+        lines = [
+            [cell.replace("± ", "±") for cell in line] for line in (self.grid.header, *self.grid.texts())
+        ]
+        for places, (header, *rows) in fit(lines, self.grid.words, options.max_width):
+            table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+            for place, name in zip(places, header, strict=True):
+                justify: Literal["left", "right"] = "left" if place < self.grid.words else "right"
+                table.add_column(Text(name), justify=justify, overflow="fold")
+            for row in rows:
+                table.add_row(*map(Text, row))  # Text: a [name] is not markup
+            yield table
+        if self.grid.caption:
+            yield Text(self.grid.caption, style="table.caption")
+
+
+def terminal(grid: Grid) -> RenderableType:
+    """Drawn in the console's width, in several tables if they must; no number is cut."""
+    return _Drawn(grid)
 
 
 def markdown(grid: Grid) -> str:
@@ -81,6 +95,10 @@ _LATEX = {
     "±": r"$\pm$",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    # Without a font encoding of their own these print as other characters.
+    "|": r"\textbar{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 
@@ -90,12 +108,24 @@ def latex_text(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text.replace("\n", " "))
 
 
+def _latex_cell(cell: Cell) -> str:
+    if cell == NOTHING:
+        return "--"
+    text = str(cell)
+    number, space, rest = text.partition(" ")
+    if isinstance(cell, Spread) and number.startswith(("-", "+")):
+        return f"${number}${space}{latex_text(rest)}"  # a minus, which in text would be a hyphen
+    return latex_text(text)
+
+
 def latex(grid: Grid) -> str:
     """A table environment in the style of booktabs."""
     columns = "l" * grid.words + "r" * (len(grid.header) - grid.words)
 
-    def line(cells: Sequence[str]) -> str:
-        return " & ".join("--" if cell == NOTHING else latex_text(cell) for cell in cells) + r" \\"
+    def line(cells: Sequence[Cell]) -> str:
+        text = " & ".join(map(_latex_cell, cells)) + r" \\"
+        # The command before would take these for an option: \\[2mm], \\*, \midrule[1pt].
+        return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
     caption = [rf"\caption{{{latex_text(grid.caption)}}}"] if grid.caption else []
     lines = [
@@ -106,7 +136,7 @@ def latex(grid: Grid) -> str:
         r"\toprule",
         line(grid.header),
         r"\midrule",
-        *(line(row) for row in grid.texts()),
+        *map(line, grid.rows),
         r"\bottomrule",
         r"\end{tabular}",
         *caption,
@@ -116,27 +146,26 @@ def latex(grid: Grid) -> str:
 
 
 def comma_separated(grid: Grid) -> str:
-    """Numbers for programs: full precision, the deviation in a column of its own, an empty field for none."""
-    spread = [grid.has_deviation(place) for place in range(len(grid.header))]
+    """Numbers for programs: full precision, deviations and notes in columns of their own, an empty field for none."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        [
-            part
-            for name, wide in zip(grid.header, spread, strict=True)
-            for part in [name, f"{name} std"][: 1 + wide]
-        ]
-    )
-    for row in grid.rows:
-        fields: list[object] = []
-        for cell, wide in zip(row, spread, strict=True):
-            if isinstance(cell, Spread):
-                deviation = "" if cell.deviation is None else round(cell.deviation, 6)
-                fields += [round(cell.mean, 6), deviation][: 1 + wide]
-            else:
-                fields += ["" if cell == NOTHING else cell, ""][: 1 + wide]
-        writer.writerow(fields)
+    columns = [_fields(grid, place) for place in range(len(grid.header))]
+    writer.writerows([field for fields in line for field in fields] for line in zip(*columns, strict=True))
     return text.getvalue()
+
+
+def _fields(grid: Grid, place: int) -> list[list[object]]:
+    """A column of the table as one to three columns of the file, line by line from the heading on."""
+    name = grid.header[place]
+    lines: list[list[object]] = [[name, f"{name} std", f"{name} note"]]
+    for cell in (row[place] for row in grid.rows):
+        if isinstance(cell, Spread):
+            deviation = "" if cell.deviation is None else round(cell.deviation, 6)
+            lines.append([round(cell.mean, 6), deviation, cell.note])
+        else:
+            lines.append(["" if cell == NOTHING else cell, "", ""])
+    noted = any(spread.note for spread in grid.spreads(place))
+    return [[line[0], *line[1:2] * grid.has_deviation(place), *line[2:] * noted] for line in lines]
 
 
 TEXT_FORMATS: dict[str, Callable[[Grid], str]] = {

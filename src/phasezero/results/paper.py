@@ -1,20 +1,30 @@
 """The published numbers: tables of the CwD paper (CVPR 2022), as data, found by the record of a run.
 
-All are average incremental accuracies. Where a published run may differ from ours, `published_for` says so.
+All are average incremental accuracies. A run has one only if it is the preset that stands for the cell.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from typing import Any
 
+from phasezero.config import RunConfig, leaves
+from phasezero.errors import UserError
+from phasezero.presets import build_config
 from phasezero.results.record import Classifier, Record
 
-# What the paper calls a data set: (our name, or the start of it, and its number of classes).
-_DATA = {"CIFAR100": ("cifar100", 100), "ImageNet100": ("imagenet100-", 100), "ImageNet": ("imagenet", 1000)}
+# What the paper calls a data set, by our name and the number of classes. Three lists go by the name of ImageNet100:
+# CwD's, LUCIR's (same classes, other order) and PODNet's (9 in common). The paper's LUCIR rows used CwD's; for the
+# others nobody has said.
+_DATA = {
+    ("cifar100", 100): "CIFAR100",
+    ("imagenet100-cwd", 100): "ImageNet100",
+    ("imagenet", 1000): "ImageNet",
+}
 _METHODS = {"aanet": "aanet(lucir)"}  # the paper's AANet rows are AANets on top of LUCIR
 _TERMS = {"decov": "+dc", "sdc": "+sdc"}  # the appendix writes these as methods of their own
 
@@ -65,12 +75,13 @@ def published_classifier(method: str) -> Classifier:
 
 
 def published_for(record: Record) -> PublishedCell | None:
-    """The published cell for a run's data, method, phase-0 term and protocol: Table 1, else an ablation.
+    """The published cell (Table 1, else an ablation) that a run is an attempt at.
 
-    The note is extended where the published run is known to differ, or may differ, in its classes.
+    None for any other run: of other data, stopped early, or with a setting that the cell's preset does not have.
+    The note is extended where the published run may differ in its classes.
     """
     data, phases = record["data"], record["phases"]
-    dataset = _dataset(data["name"], data["classes"])
+    dataset = _DATA.get((data["name"], data["classes"]))
     later = {phase["new_classes"] for phase in phases[1:]}
     # R is read off what was kept, not off the rule: a fixed total (AANets' default) is not 20 a class.
     kept = {count for phase in phases for count in phase["memory"]["per_class"]}
@@ -78,8 +89,41 @@ def published_for(record: Record) -> PublishedCell | None:
     terms = [term.partition(":")[0] for term in record["initial"]]
     if dataset is None or len(later) != 1 or len(kept) != 1 or not finished or len(terms) > 1:
         return None
-    cell = find_cell(dataset, record["method"], terms, phases[0]["new_classes"], later.pop(), kept.pop())
-    return None if cell is None else replace(cell, note=cell.note + _caution(dataset, record))
+    exemplars = kept.pop()
+    cell = find_cell(dataset, record["method"], terms, phases[0]["new_classes"], later.pop(), exemplars)
+    memory = {"protocol.memory": f"per_class:{exemplars}"}
+    if cell is None or preset_differences(record, plain=True, settings=memory):
+        return None
+    unsure = dataset == "ImageNet100" and record["method"] != "lucir"
+    caution = f"; the published run may have used other classes than {data['name']}" if unsure else ""
+    return replace(cell, note=cell.note + caution)
+
+
+def preset_differences(
+    record: Record, *, plain: bool = False, settings: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Settings, how it was computed aside, in which a run is not the preset of its name; all if there is none.
+
+    `plain`: the preset of the method itself, for a variant of it too. `settings` are changed in the preset.
+    """
+    try:
+        config = RunConfig.from_dict(record["config"])
+        protocol, method = config.protocol, config.label.partition("+")[0]
+        usual = build_config(
+            config.method.name if plain else method,
+            protocol.data,
+            initial=[term.name for term in config.initial],
+            base=protocol.base,
+            step=protocol.step,
+        ).override(settings or {})
+    except UserError:  # another version's, or somebody's own
+        return ["there is no such preset"]
+    expected = dict(leaves(usual.to_dict()))
+    return [
+        key if isinstance(value, list) else f"{key}={value}"
+        for key, value in leaves(config.to_dict())
+        if not key.startswith(("engine.", "name", "seed")) and expected.get(key) != value
+    ]
 
 
 def find_cell(
@@ -93,20 +137,3 @@ def find_cell(
         if cell is not None:
             return cell
     return None
-
-
-def _dataset(name: str, classes: int) -> str | None:
-    for dataset, (ours, size) in _DATA.items():
-        if classes == size and (name == ours or (ours.endswith("-") and name.startswith(ours))):
-            return dataset
-    return None
-
-
-def _caution(dataset: str, record: Record) -> str:
-    data = record["data"]
-    if dataset == "ImageNet100":
-        # Three lists go by this name: CwD's, LUCIR's (same classes, other order) and PODNet's (9 in common).
-        # The paper's LUCIR rows used CwD's; for the others nobody has said.
-        known = record["method"].lower() == "lucir" and data["name"] == "imagenet100-cwd"
-        return "" if known else f"; the published run may have used other classes than {data['name']}"
-    return "" if data["class_order"] == "seed1993" else "; the published class order is seed1993"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
@@ -278,9 +278,7 @@ def write_record(path: str | Path, record: Record) -> None:
 
 def read_record(path_or_folder: str | Path) -> Record:
     """Read one record; a folder means the record.json in it."""
-    path = Path(path_or_folder)
-    if path.is_dir():
-        path = path / FILE_NAME
+    path = _own_file(Path(path_or_folder))
     record = read_json(path, "record")
     if (version := record.get("schema_version", "none")) != SCHEMA_VERSION:
         raise UserError(f"{path}: schema_version is {version}, this phasezero reads {SCHEMA_VERSION}")
@@ -288,22 +286,45 @@ def read_record(path_or_folder: str | Path) -> Record:
     return cast(Record, record)
 
 
-def load_records(paths: Iterable[str | Path]) -> list[Record]:
-    """Read many: each path is a file, a run's folder, or a folder searched for record.json at any depth."""
-    return [read_record(path) for path in find_records(paths)]
+def load_records(paths: Iterable[str | Path], complain: Callable[[str], None]) -> list[tuple[Path, Record]]:
+    """Read many: each path is a file, a run's folder, or a folder searched for record.json at any depth.
+
+    One that was named itself must be sound; a damaged one that a search found is left out, and `complain` hears why.
+    """
+    given = [Path(path) for path in paths]
+    named = {_own_file(path).resolve() for path in given if not _is_searched(path)}
+    found = []
+    for path in find_records(given):
+        try:
+            found.append((path, read_record(path)))
+        except UserError as error:
+            if path in named:
+                raise
+            complain(f"{error}; left out")
+    if not found:
+        raise UserError(f"{', '.join(map(str, given))}: no {FILE_NAME} that can be read")
+    return found
+
+
+def _is_searched(path: Path) -> bool:
+    return path.is_dir() and not (path / FILE_NAME).exists()
+
+
+def _own_file(path: Path) -> Path:
+    return path / FILE_NAME if path.is_dir() else path
 
 
 def find_records(paths: Iterable[str | Path]) -> list[Path]:
     """The files that `load_records` reads."""
     found: dict[Path, None] = {}  # a set in order: a run reached by two paths must not count as two seeds
     for path in map(Path, paths):
-        if path.is_dir() and not (path / FILE_NAME).exists():
+        if _is_searched(path):
             inside = sorted(path.rglob(FILE_NAME))
             if not inside:
                 raise UserError(f"{path}: no {FILE_NAME} in this folder or below it")
             found.update(dict.fromkeys(one.resolve() for one in inside))
         else:
-            found[(path / FILE_NAME if path.is_dir() else path).resolve()] = None
+            found[_own_file(path).resolve()] = None
     return list(found)
 
 

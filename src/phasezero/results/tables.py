@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from phasezero.config import leaves
 from phasezero.results.grid import NOTHING, Cell, Grid, Spread, markdown
 from phasezero.results.metrics import mean_and_deviation
 from phasezero.results.paper import published_classifier, published_for
@@ -74,6 +75,8 @@ def _identity(record: Record) -> dict[str, Any]:
         "config": {key: value for key, value in record["config"].items() if key != "seed"},
         "classes": record["data"]["class_hash"][:8],
         "phases": [phase["new_classes"] for phase in record["phases"]],
+        # What `auto` came to: runs of different precision are not averaged.
+        "precision": record["environment"]["precision"],
     }
 
 
@@ -87,15 +90,6 @@ def _label(identity: Mapping[str, Any], identities: Sequence[Mapping[str, Any]])
     ]
     name = str(identity["name"])
     return f"{name} ({', '.join(differing)})" if differing else name
-
-
-def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as (dotted key, value)."""
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def results_grid(records: Iterable[Record], *, classifier: Classifier = "head") -> Grid:
@@ -184,10 +178,9 @@ def comparison_warnings(records: Sequence[Record]) -> list[str]:
 
 def differences(groups: Sequence[Group]) -> list[Difference]:
     found = [_difference(what, groups, value) for what, value in _CONDITIONS.items()]
-    # Of different data sets the classes differ anyway; so look within each.
     for data in dict.fromkeys(_data(group.records[0]) for group in groups):
         same = [group for group in groups if _data(group.records[0]) == data]
-        found.append(_difference(f"classes or class order of {data}", same, _classes))
+        found += [_difference(f"{what} on {data}", same, value) for what, value in _WITHIN_DATA_SET.items()]
     return [difference for difference in found if len(difference.owners) > 1]
 
 
@@ -209,7 +202,7 @@ def repeated_seeds(groups: Sequence[Group]) -> list[str]:
 
 def conditions(record: Record) -> dict[str, str]:
     """What must be equal for the numbers of two runs to be comparable."""
-    return {what: value(record) for what, value in _CONDITIONS.items()} | {"classes": _classes(record)}
+    return {what: value(record) for what, value in (_CONDITIONS | _WITHIN_DATA_SET).items()}
 
 
 def _data(record: Record) -> str:
@@ -227,13 +220,28 @@ def _protocol(record: Record) -> str:
     return "+".join(map(str, [first, *later]))
 
 
-def memory_rule(record: Record) -> str:
-    """The rule as configured: equal counts may come from unequal rules."""
-    return str(record["config"]["protocol"]["memory"])
+def _setting(record: Record, key: str) -> str:
+    """As the record has it; one made elsewhere need not have it."""
+    return str(dict(leaves(record["config"])).get(key, "unknown"))
 
 
-_CONDITIONS: Mapping[str, Callable[[Record], str]] = {
+def _epochs(record: Record) -> str:
+    both = dict.fromkeys(_setting(record, f"training.{phase}.epochs") for phase in ("first", "later"))
+    return f"{' and then '.join(both)} epochs"
+
+
+_CONDITIONS: dict[str, Callable[[Record], str]] = {
     "data set": _data,
     "protocol": _protocol,
-    "memory": memory_rule,
+    # The rule as configured: equal counts may come from unequal rules.
+    "memory": lambda record: _setting(record, "protocol.memory"),
+    "exemplars": lambda record: f"{_setting(record, 'protocol.selection')} selection",
+    "precision": lambda record: record["environment"]["precision"],
+    "how the method classifies": lambda record: published_classifier(record["method"]).replace("_", " "),
 }
+_WITHIN_DATA_SET: dict[str, Callable[[Record], str]] = {
+    "classes or class order": _classes,
+    "training": _epochs,
+    "network": lambda record: _setting(record, "network.name"),
+}
+"""Those in which runs on different data sets differ anyway."""

@@ -9,6 +9,9 @@ const { groups, runs } = content;
 groups.forEach((group, index) => {
   group.index = index;
 });
+// Of runs that went side by side, the share of the machine's time: what they cost; else all of the run's.
+const machineSeconds = ({ timing }) => timing.share_seconds ?? timing.seconds_total;
+const sideBySide = runs.some((run) => run.timing.share_seconds !== undefined);
 const runName = (run) => `${groups[run.group].label}, seed ${run.seed}`;
 
 const differing = (members) =>
@@ -56,14 +59,15 @@ const confusion = confusionView();
 
 function facts() {
   const of = (values) => distinct(values).join(", ");
-  const seconds = sum(runs.map((run) => run.timing.seconds_total));
+  const added = sum(runs.map((run) => run.timing.seconds_total));
+  const aside = sideBySide ? ` (side by side; start to end they add up to ${duration(added)})` : "";
   const entries = [
     ["runs", `${runs.length}` + (groups.length < runs.length ? ` in ${plural(groups.length, "group")}` : "")],
     ["data", of(content.classes.map((list) => list.data))],
     ["protocol", of(groups.map((group) => group.conditions.protocol))],
     ["memory", of(groups.map((group) => group.conditions.memory))],
     ["device", of(runs.map((run) => run.environment.device_name))],
-    ["computed in", duration(seconds)],
+    ["computed in", duration(sum(runs.map(machineSeconds))) + aside],
   ];
   byId("facts").append(...entries.map(([name, value]) => fact(name, value)));
   byId("made").textContent =
@@ -190,7 +194,7 @@ function charts() {
   const mixed = differing(shown);
   byId("mixed").hidden = mixed.length === 0;
   byId("mixed").textContent = mixed.length
-    ? `These lines are not comparable: their runs differ in ${mixed.join(", ")}.`
+    ? `These lines compare more than methods: their runs differ in ${mixed.join(", ")}.`
     : "";
 }
 

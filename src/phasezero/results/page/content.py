@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from phasezero import __version__
 from phasezero.analysis.record import SPLITS, Analysis, Split, measured
+from phasezero.config import leaves
 from phasezero.results.metrics import mean_and_deviation
 from phasezero.results.paper import published_classifier, published_for
 from phasezero.results.record import Classifier, Metrics, PhaseRecord, Record
@@ -18,7 +19,6 @@ from phasezero.results.tables import (
     conditions,
     differences,
     group_records,
-    leaves,
     repeated_seeds,
 )
 

@@ -137,8 +137,8 @@ function table(caption, columns, sections, { id = "", shaded = false } = {}) {
   return make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, whole);
 }
 
-// Names may break after a slash, which says more than a break in the middle of a word.
-const breakable = (name) => name.split(/(?<=\/)/).flatMap((piece, at) => (at ? [make("wbr"), piece] : [piece]));
+// Names may break after a slash or a plus, which says more than a break in the middle of a word.
+const breakable = (name) => name.split(/(?<=[/+])/).flatMap((piece, at) => (at ? [make("wbr"), piece] : [piece]));
 const named = (index, label) => make("span", { class: "run" }, swatch(index), make("span", {}, breakable(label)));
 
 const fact = (name, value) => make("div", {}, make("dt", {}, name), make("dd", {}, value));

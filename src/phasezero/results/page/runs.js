@@ -64,6 +64,14 @@ function time(run) {
     table("Seconds of each phase and stage", columns, [
       [null, run.seconds.map((seconds, phase) => ({ seconds, phase }))],
     ]),
+    run.timing.share_seconds === undefined
+      ? ""
+      : make(
+          "p",
+          { class: "notes" },
+          `Other runs went side by side with this one: of ${duration(run.timing.seconds_total)} from start to end, ` +
+            `${duration(run.timing.share_seconds)} were its share of the machine’s time.`,
+        ),
     run.timing.reused_phase_zero
       ? make("p", { class: "notes" }, "Phase 0 came out of the store; its seconds are not in the run’s total.")
       : "",
@@ -71,6 +79,12 @@ function time(run) {
 }
 
 function environment() {
+  const startToEnd = {
+    name: "start to end",
+    number: true,
+    value: (run) => duration(run.timing.seconds_total),
+    key: (run) => run.timing.seconds_total,
+  };
   const facts = Object.keys(runs[0].environment).filter((key) => key !== "device"); // the device's name says more
   const text = (run, key) => String(run.environment[key] ?? "–");
   const same = facts.filter((key) => distinct(runs.map((run) => text(run, key))).length === 1);
@@ -78,12 +92,8 @@ function environment() {
   const columns = [
     { name: "run", value: (run) => named(run.group, groups[run.group].label), key: (run) => groups[run.group].label },
     { name: "seed", number: true, value: (run) => String(run.seed), key: (run) => run.seed },
-    {
-      name: "time",
-      number: true,
-      value: (run) => duration(run.timing.seconds_total),
-      key: (run) => run.timing.seconds_total,
-    },
+    { name: "time", number: true, value: (run) => duration(machineSeconds(run)), key: machineSeconds },
+    ...(sideBySide ? [startToEnd] : []),
     {
       name: "phase 0",
       value: (run) => (run.timing.reused_phase_zero ? "from the store" : "trained"),
@@ -106,6 +116,9 @@ function environment() {
       same.map((key) => fact(title(key), text(runs[0], key))),
     ),
     table("When each run was computed, how long it took, and where the runs differ", columns, [[null, runs]]),
+    sideBySide
+      ? make("p", { class: "notes" }, "“time” of a run that went side by side with others: its share of the machine’s.")
+      : "",
   );
 }
 

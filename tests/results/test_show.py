@@ -1,0 +1,69 @@
+"""`phasezero show`, `report` and `results` of records from files: what goes where, and what a damaged one costs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from phasezero.results.record import Record, write_record
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def there(make_record: Callable[..., Record], tmp_path: Path) -> Path:
+    folder = tmp_path / "there"
+    for method in ("lucir", "icarl"):
+        write_record(folder / method / "record.json", make_record(method=method, nearest_mean=True))
+    return folder
+
+
+@pytest.mark.parametrize("form", ["csv", "latex", "markdown"])
+def test_text_goes_to_stdout_alone_and_warnings_to_stderr(command: Command, there: Path, form: str) -> None:
+    code, out, err = command("show", there, "--format", form)
+    assert code == 0
+    assert "warning" not in out
+    assert "phasezero: warning: runs differ in how the method classifies: nearest mean (icarl/" in err
+    assert command("show", there / "lucir", "--format", form)[2] == ""
+
+
+def test_csv_says_which_classifier_the_published_number_is_of(command: Command, there: Path) -> None:
+    def papers(*words: str) -> list[tuple[str, str]]:
+        rows = csv.DictReader(io.StringIO(command("show", there, "--format", "csv", *words)[1]))
+        return [(row["paper"], row["paper note"]) for row in rows]
+
+    assert papers() == [("60.82", "nearest mean"), ("66.27", "")]
+    assert papers("--nearest-mean") == [("60.82", ""), ("66.27", "head")]
+
+
+def test_on_a_terminal_warnings_follow_the_table(command: Command, there: Path) -> None:
+    code, out, err = command("show", there)
+    assert (code, err) == (0, "")
+    assert "warning: runs differ in how the method classifies" in out
+
+
+def test_a_damaged_record_is_named_and_the_others_are_shown(
+    command: Command, there: Path, tmp_path: Path
+) -> None:
+    damaged = there / "icarl" / "record.json"
+    damaged.write_text(damaged.read_text()[:1000])
+    code, out, err = command("show", there, "--format", "csv")
+    assert code == 0
+    assert [row["run"] for row in csv.DictReader(io.StringIO(out))] == ["lucir/cifar100/b50s10"]
+    assert err.startswith(f"phasezero: warning: {damaged}: not JSON")
+    code, out, err = command("report", there, "-o", "page.html")
+    assert (code, out) == (0, "page.html\n")
+    assert f"{damaged}: not JSON" in err
+    assert "icarl" not in (tmp_path / "page.html").read_text()
+    code, out, err = command("results", there)
+    assert code == 0
+    assert f"{damaged}: not JSON" in err
+    assert "| lucir/cifar100/b50s10 | 0 | cpu, fp32 | there/lucir/record.json |" in out
+    for words in (["show", damaged], ["report", damaged.parent]):
+        code, out, err = command(*words)
+        assert (code, out) == (2, "")
+        assert f"{damaged}: not JSON" in err

@@ -1,0 +1,49 @@
+"""The live display: run, phase and time left in any terminal of 80 columns, also where an epoch takes minutes."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from phasezero.data.stream import Phase
+from phasezero.presets import preset
+from phasezero.progress import RunProgress, make_progress
+
+
+def shown(width: int, name: str = "lucir+cwd/cifar100/b50s10", epoch_seconds: float = 70.0) -> str:
+    """What is drawn after 3 of 8 equal epochs, each of which took so many seconds."""
+    now = [0.0]
+    console = Console(width=width, file=io.StringIO(), record=True, get_time=lambda: now[0])
+    progress = make_progress(console)
+    own = RunProgress(progress, replace(preset("lucir/glyphs/b50s10"), name=name, seed=2), 0, 3)
+    own.started(6, 8000)
+    for epoch in range(3):
+        now[0] += epoch_seconds
+        own.epoch(Phase(3, 70, 10), "finetune", epoch, 8, 4.293, 1000)
+    console.print(progress.make_tasks_table(progress.tasks))
+    return console.export_text().rstrip("\n")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_run_phase_and_time_left_are_whole(width: int) -> None:
+    line = shown(width)
+    assert "\n" not in line
+    assert len(line) <= width
+    for part in ("[1/3] lucir+cwd/cifar100/b50s10 seed 2", "phase 3/5 finetune 3/8", "left 0:05:50"):
+        assert part in line
+    assert ("loss 4.293" in line, "0:03:30" in line, "━" in line) == (width == 120,) * 3
+
+
+def test_a_long_name_gives_way_in_its_middle() -> None:
+    line = shown(80, name="a" * 300)
+    assert len(line) <= 80
+    assert line.lstrip("⠋ ").startswith("[1/3] aaa")
+    assert "seed 2 " in line
+    assert line.endswith("phase 3/5 finetune 3/8   left 0:05:50")
+
+
+def test_epochs_of_ten_minutes_foretell_an_end() -> None:
+    assert shown(80, epoch_seconds=600).endswith("left 0:50:00")
