@@ -98,7 +98,7 @@ def choose_configs(
             for choice in ([terms] if method or initial else [[], ["cwd"]])
         ]
     changed = [config.override(assignments) for config in configs]
-    if config_file and configs[0].name:
+    if "name" in assignments or (config_file and configs[0].name):
         return changed  # a name of one's own
     return [replace(config, name=standard_name(config)) for config in changed]
 
@@ -321,6 +321,11 @@ def main() -> None:
     except DivergenceError as error:
         print(f"phasezero: {error}", file=sys.stderr)
         sys.exit(1)
+    except OSError as error:
+        if error.filename is None:  # not about a file or folder that somebody named
+            raise
+        print(f"phasezero: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
     except SystemExit as end:
         if end.code == INTERRUPTED:
             print("phasezero: stopped; finished phases and runs are kept, --resume goes on", file=sys.stderr)

@@ -9,6 +9,7 @@ import pytest
 
 from phasezero.data import glyphs
 from phasezero.data.glyphs import GlyphArrays, load_glyphs
+from phasezero.errors import UserError
 
 CLASSES = 100
 
@@ -71,5 +72,5 @@ def test_a_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = bytearray(glyphs._read_file())
     packed[len(packed) // 2] ^= 1
     monkeypatch.setattr(glyphs, "_read_file", lambda: bytes(packed))
-    with pytest.raises(ValueError, match=r"glyphs\.xz is damaged"):
+    with pytest.raises(UserError, match=r"glyphs\.xz is damaged"):
         load_glyphs()

@@ -331,7 +331,7 @@ def test_epochs_of_both_levels_take_turns(
     assert sum(diary[1][3][4:]) == 2 * 3
     assert diary[3][3] == diary[1][3]  # drawn once, before the phase
     assert [len(indices) for indices in kept] == [3] * 4
-    assert list(result.loss) == ["train"]
+    assert list(result.loss) == ["train", "aggregate"]
 
 
 def test_phase_0_is_lucirs(toy_config: Make, toy_data: ImageData) -> None:

@@ -10,6 +10,7 @@ import typer
 from phasezero.commands.options import warn
 from phasezero.errors import UserError
 from phasezero.reproduce.ledger import write_results
+from phasezero.results.files import write_whole
 
 
 def results(
@@ -23,6 +24,4 @@ def results(
     if out is None:
         print(text, end="")
         return
-    temporary = out.with_name(f".{out.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(out)
+    write_whole(out, text)

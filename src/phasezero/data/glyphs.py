@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from phasezero.data.catalog import DATA_SETS, DataSet
 from phasezero.data.images import ImageData, ImageSplit, Preparation
+from phasezero.errors import UserError
 
 FILE_NAME = "glyphs.xz"
 FILE_SHA256 = "238e8f7dc8f0124a60ad71cb617e4243ddb040fd757c144a00b02d4c67149893"
@@ -40,7 +41,7 @@ def load_glyphs() -> GlyphArrays:
     packed = _read_file()
     found = hashlib.sha256(packed).hexdigest()
     if found != FILE_SHA256:
-        raise ValueError(
+        raise UserError(
             f"the embedded data file {FILE_NAME} is damaged: its sha256 is {found}, expected {FILE_SHA256}; "
             "install the package again"
         )

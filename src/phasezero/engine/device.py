@@ -40,6 +40,8 @@ class Device:
         except RuntimeError:
             raise UserError(f"engine.device: {name!r} is no device; use auto, cpu, cuda or cuda:1") from None
         on_gpu = device.type == "cuda"
+        if device.type not in ("cpu", "cuda"):
+            raise UserError(f"engine.device: {name!r} is not supported; use auto, cpu, cuda or cuda:1")
         if on_gpu and not torch.cuda.is_available():
             raise UserError("engine.device: no CUDA device is available here; use --device cpu")
         engine = wanted.engine

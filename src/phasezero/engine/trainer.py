@@ -46,6 +46,10 @@ def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device]:
                 f"memory {protocol.memory}: class {data.class_names[stream.order[fewest]]!r} has only "
                 f"{images[fewest]} training images; keep at most per_class:{images[fewest]}, or use total:M"
             )
+    elif rule.count > (there := int(np.isin(data.train.labels, stream.order).sum())):
+        raise UserError(
+            f"memory {protocol.memory}: there are only {there} training images; keep at most total:{there}"
+        )
     return stream, Device.choose(config.engine, _steps_of_phase_zero(config, data, stream))
 
 
@@ -127,14 +131,15 @@ class Trainer:
         clock.lap("grow")
 
         schedule = self.config.training.later if phase.index else self.config.training.first
-        losses, train_images = {}, 0
+        losses: dict[str, list[float]] = {}
+        train_images = 0
         for stage in self.method.stages(self.model, phase, schedule):
             with DEVICE_CALM:
                 indices = stage.images(images)
             if not len(indices):  # a balanced set without exemplars, say
                 continue
             train_images = train_images or len(indices)
-            losses[stage.name] = self._run_stage(stage, phase, images, indices)
+            losses |= self._run_stage(stage, phase, images, indices)
             clock.lap(stage.name)
 
         with DEVICE_CALM:
@@ -153,13 +158,16 @@ class Trainer:
         peak = torch.cuda.max_memory_allocated(self.device.torch)
         return Gpu(peak_memory_mib=peak / 2**20, capture_seconds=self.capture_seconds)
 
-    def _run_stage(self, stage: Stage, phase: Phase, images: _PhaseView, indices: Tensor) -> list[float]:
+    def _run_stage(
+        self, stage: Stage, phase: Phase, images: _PhaseView, indices: Tensor
+    ) -> dict[str, list[float]]:
+        """The mean loss of each epoch; of a second level within it, too."""
         loss = self._with_initial_terms(stage.loss, phase)  # may train an oracle, so not in the device's calm
         with DEVICE_CALM:
             passes = [self._make_pass(stage, loss, indices)]
             if (level := stage.each_epoch) is not None:
                 passes.append(self._make_pass(level, level.loss, level.images(images)))
-        mean_losses: list[float] = []
+        mean_losses: dict[str, list[float]] = {one.stage.name: [] for one in passes}
         under_way: list[Tensor] = []
         for epoch in range(stage.schedule.epochs + 1):
             begun = []
@@ -173,7 +181,7 @@ class Trainer:
                 for one, mean in zip(passes, means, strict=True):
                     where = f"phase {phase.index}, stage {one.stage.name!r}, epoch {epoch - 1}"
                     refuse_divergence(mean, self.config.engine.loss_limit, where, one.stage)
-                mean_losses.append(means[0])
+                    mean_losses[one.stage.name].append(mean)
                 if self.listener:
                     epochs = stage.schedule.epochs
                     self.listener.epoch(phase, stage.name, epoch - 1, epochs, means[0], len(indices))
