@@ -222,7 +222,7 @@ def list_names(as_json: Annotated[bool, typer.Option("--json", help="For program
             print(f"  {name}")
 
 
-def print_results(records: Sequence[Record], classifier: Classifier = "head") -> None:
+def print_results(records: Sequence[Record], classifier: Classifier | None = None) -> None:
     console = Console()
     print_grid(results_grid(records, classifier=classifier), "terminal", console)
     for warning in comparison_warnings(records):
@@ -232,15 +232,18 @@ def print_results(records: Sequence[Record], classifier: Classifier = "head") ->
 @app.command()
 def show(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Record files, or folders of runs.")],
-    nearest_mean: Annotated[bool, typer.Option("--nearest-mean", help="That classifier's numbers.")] = False,
+    head: Annotated[bool, typer.Option("--head", help="The head's numbers for all methods.")] = False,
+    nearest_mean: Annotated[bool, typer.Option("--nearest-mean", help="That classifier's for all.")] = False,
     form: Annotated[str, typer.Option("--format", help=", ".join(FORMATS))] = "terminal",
     figure: Annotated[Path | None, typer.Option(help="Draw the curves: .png, .svg or .pdf.")] = None,
 ) -> None:
-    """Tables (and a picture) of finished runs."""
+    """Tables (and a picture) of finished runs, by each method's own classifier: iCaRL's is the nearest mean."""
+    if head and nearest_mean:
+        raise UserError("choose one of --head and --nearest-mean")
     if form not in FORMATS:
         raise unknown("table format", form, FORMATS)
     records = [record for _, record in load_records(runs, warn)]
-    classifier: Classifier = "nearest_mean" if nearest_mean else "head"
+    classifier: Classifier | None = "nearest_mean" if nearest_mean else "head" if head else None
     if form == "terminal":
         print_results(records, classifier)
     else:

@@ -76,9 +76,20 @@ def test_single_phase_and_missing_classifier(make_record: Make) -> None:
     assert row[2:-1] == ["-"] * 8
 
 
+def test_each_method_is_shown_by_its_own_classifier(make_record: Make) -> None:
+    records = [make_record(method="icarl", nearest_mean=True), make_record(nearest_mean=True)]
+    icarl, lucir = cells(markdown_table(records))[1:]
+    assert icarl == cells(markdown_table(records, classifier="nearest_mean"))[1]
+    assert lucir == cells(markdown_table(records, classifier="head"))[2]
+    assert icarl[2:] != cells(markdown_table(records, classifier="head"))[1][2:]
+    assert "(head classifier; icarl" in markdown_table(records)
+    without = make_record(method="icarl")  # no exemplars: all there is
+    assert markdown_table([without]) == markdown_table([without], classifier="head")
+
+
 def test_paper_says_which_classifier_when_it_is_another(make_record: Make) -> None:
     records = [make_record(method="icarl", nearest_mean=True), make_record(nearest_mean=True)]
-    assert [row[-1] for row in cells(markdown_table(records))[1:]] == [
+    assert [row[-1] for row in cells(markdown_table(records, classifier="head"))[1:]] == [
         "60.82 ± 0.03 (nearest mean)",
         "66.27 ± 0.28",
     ]

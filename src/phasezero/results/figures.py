@@ -16,7 +16,7 @@ from phasezero.results.tables import Group, group_records, spread
 _INSIDE_LEGEND = 4  # more lines than this, and the legend goes below the axes
 
 
-def draw_curves(records: Iterable[Record], path: str | Path, *, classifier: Classifier = "head") -> None:
+def draw_curves(records: Iterable[Record], path: str | Path, *, classifier: Classifier | None = None) -> None:
     """One line a group of runs, shaded by the sample standard deviation; PNG, SVG or PDF by the suffix."""
     draw_groups(group_records(records), path, classifier=classifier)
 
@@ -25,7 +25,7 @@ def draw_groups(
     groups: Iterable[Group],
     path: str | Path,
     *,
-    classifier: Classifier = "head",
+    classifier: Classifier | None = None,
     title: str = "",
     caption: str = "",
 ) -> None:
@@ -61,9 +61,11 @@ def draw_sweep(
     write_figure(path, figure, caption)
 
 
-def _figure(groups: Iterable[Group], classifier: Classifier, title: str) -> Figure:
+def _figure(groups: Iterable[Group], classifier: Classifier | None, title: str) -> Figure:
     curves = [
-        (group, accuracies) for group in groups if (accuracies := group.accuracies(classifier)) is not None
+        (group, accuracies)
+        for group in groups
+        if (accuracies := group.accuracies(classifier or group.classifier)) is not None
     ]
     if not curves:
         raise UserError(f"nothing to draw: no run was measured with the classifier {classifier!r}")

@@ -33,6 +33,12 @@ class Group:
         """The number of classes seen after each phase."""
         return [phase["seen_classes"] for phase in self.records[0]["phases"]]
 
+    @property
+    def classifier(self) -> Classifier:
+        """The method's own; the head where that was not measured, without exemplars say."""
+        own = published_classifier(self.records[0]["method"])
+        return own if self.metrics(own) is not None else "head"
+
     def accuracies(self, classifier: Classifier) -> list[list[float]] | None:
         """For each phase, the accuracy of every run; None if a run was not measured with this classifier."""
         runs = [[phase["accuracy"][classifier] for phase in record["phases"]] for record in self.records]
@@ -92,19 +98,27 @@ def _label(identity: Mapping[str, Any], identities: Sequence[Mapping[str, Any]])
     return f"{name} ({', '.join(differing)})" if differing else name
 
 
-def results_grid(records: Iterable[Record], *, classifier: Classifier = "head") -> Grid:
-    """One row a group."""
+def results_grid(records: Iterable[Record], *, classifier: Classifier | None = None) -> Grid:
+    """One row a group, by one classifier for all or by each method's own."""
     groups = group_records(records)
     columns = _phase_columns(groups)
     header = ["run", "n", *(name for name, _ in columns), "last", "average", "forgetting", "paper"]
     caption = (
-        f"Accuracy in percent by the number of classes seen ({classifier.replace('_', ' ')} classifier); "
+        f"Accuracy in percent by the number of classes seen ({_by_which(groups, classifier)}); "
         "mean ± sample standard deviation over n runs."
     )
-    return Grid(header, [_row(group, columns, classifier) for group in groups], caption)
+    return Grid(header, [_row(group, columns, classifier or group.classifier) for group in groups], caption)
 
 
-def markdown_table(records: Iterable[Record], *, classifier: Classifier = "head") -> str:
+def _by_which(groups: Sequence[Group], classifier: Classifier | None) -> str:
+    used = {group.label: classifier or group.classifier for group in groups}
+    if len(set(used.values())) < 2:
+        return f"{next(iter(used.values()), 'head').replace('_', ' ')} classifier"
+    others = ", ".join(f"{label}: {one.replace('_', ' ')}" for label, one in used.items() if one != "head")
+    return f"head classifier; {others}"
+
+
+def markdown_table(records: Iterable[Record], *, classifier: Classifier | None = None) -> str:
     """The table as Markdown, ending in a newline."""
     return markdown(results_grid(records, classifier=classifier))
 
