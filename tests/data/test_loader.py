@@ -12,7 +12,8 @@ from torch import Tensor
 
 from phasezero.data.files import centre_view, read_image
 from phasezero.data.images import ImageSplit, Preparation
-from phasezero.data.loader import FileImages, ResidentImages, make_source
+from phasezero.data.loader import FileImages, ResidentImages
+from phasezero.data.sources import make_source
 from phasezero.errors import UserError
 
 CPU = torch.device("cpu")

@@ -1,0 +1,203 @@
+"""Photos on the device: decoded once, packed as uint8, and cropped, resized and flipped there a batch at a time.
+
+A photo is kept with its shorter side at `preparation.resize` where it is larger, as the test view has it, else as it
+is. A training view is sampled bilinearly between the four pixels around each point. Pillow, which makes the views of
+files, averages over more pixels where it scales down: after the shrinking that is at most by resize / size * 4/3
+(1.52 for photos), and what it changes is in docs/protocols.md.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+
+from phasezero.data.files import (
+    WORKERS,
+    centre_corner,
+    centre_view,
+    image_sizes,
+    random_crop_box,
+    read_ahead,
+    read_image,
+    resized_shape,
+)
+from phasezero.data.images import ImageSplit, Preparation
+from phasezero.data.loader import Normalise, PhotoDraws, Ticket, send
+from phasezero.errors import UserError
+
+
+class _Decoded(NamedTuple):
+    width: int
+    height: int
+    photo: npt.NDArray[np.uint8]
+    """Shrunk, or as it was read (which had this width and height)."""
+    test_view: npt.NDArray[np.uint8] | None
+    """Where the photo is smaller than the test view wants it; else that is a part of the photo."""
+
+
+def _decode(path: Path, preparation: Preparation) -> _Decoded:
+    image = read_image(path)
+    width, height = image.size
+    if min(width, height) < preparation.resize:
+        # Enlarged by Pillow, whose roundings are its own, and only as far as it is seen.
+        test_view = centre_view(image, preparation.resize, preparation.size)
+        return _Decoded(width, height, np.asarray(image), test_view)
+    shape = resized_shape(width, height, preparation.resize)
+    return _Decoded(width, height, np.asarray(image.resize(shape, Image.Resampling.BILINEAR)), None)
+
+
+def _packed_pixels(width: int, height: int, preparation: Preparation) -> int:
+    """Of one photo, known from its header: turning it upright changes nothing in it."""
+    if min(width, height) < preparation.resize:
+        return width * height + preparation.size**2
+    new_width, new_height = resized_shape(width, height, preparation.resize)
+    return new_width * new_height
+
+
+def _promised(paths: Sequence[Path], preparation: Preparation) -> list[int]:
+    sizes = image_sizes(tuple(paths)).tolist()
+    return [_packed_pixels(width, height, preparation) for width, height in sizes]
+
+
+def packed_bytes(paths: Sequence[Path], preparation: Preparation) -> int:
+    return 3 * sum(_promised(paths, preparation))
+
+
+class PackedPhotos:
+    """All photos of a list, one after the other in one tensor; a small one is followed by its test view.
+
+    Row i of `places` is photo i, row n + i its test view: (first pixel, height, width). A test view may be all of
+    what its row says, or a part of it: `test_boxes` [n, 4] has left, top, right and bottom.
+    """
+
+    def __init__(self, paths: Sequence[Path], preparation: Preparation, device: torch.device) -> None:
+        count, size = len(paths), preparation.size
+        promised = _promised(paths, preparation)
+        self.pixels = torch.empty(sum(promised), 3, dtype=torch.uint8, device=device)
+        self.originals = np.empty((count, 2), np.int64)
+        """Width and height before the shrinking, upright."""
+        places, self.test_boxes = np.empty((2 * count, 3), np.int64), np.empty((count, 4), np.float32)
+        start = 0
+        photos = read_ahead(lambda at: _decode(paths[at], preparation), count, ahead=4 * WORKERS)
+        for at, (width, height, photo, test_view) in enumerate(photos):
+            self.originals[at] = width, height
+            high, wide = photo.shape[:2]
+            left, top = (0, 0) if test_view is not None else centre_corner(wide, high, size)
+            self.test_boxes[at] = left, top, left + size, top + size
+            places[at] = places[count + at] = start, high, wide
+            if test_view is not None:
+                places[count + at] = start + high * wide, size, size
+            end = start + promised[at]
+            parts = [part.reshape(-1, 3) for part in (photo, test_view) if part is not None]
+            if sum(map(len, parts)) != promised[at]:
+                raise UserError(f"image file {paths[at]} has changed while it was read; start again")
+            self.pixels[start:end] = torch.from_numpy(np.concatenate(parts))
+            start = end
+        self.stored = places[:count, :0:-1]  # width and height
+        self.places = torch.from_numpy(places).to(device)
+        if device.type == "cuda":
+            torch.cuda.current_stream(device).synchronize()  # other runs look at it from streams of their own
+
+    def random_boxes(self, chosen: npt.NDArray[np.int64], u: npt.NDArray[np.floating]) -> Tensor:
+        """[4, n]: what `random_resized_view` would cut out of each original, in the pixels that are kept of it."""
+        width, height = self.originals[chosen].T
+        scale = (self.stored[chosen] / self.originals[chosen]).T
+        boxes = np.stack(random_crop_box(width, height, u))
+        return torch.from_numpy(boxes * np.concatenate([scale, scale])).float()
+
+
+_packed: weakref.WeakValueDictionary[tuple[object, ...], PackedPhotos] = weakref.WeakValueDictionary()
+_packing = threading.Lock()
+
+
+def _key(paths: Sequence[Path], preparation: Preparation, device: torch.device) -> tuple[object, ...]:
+    return tuple(paths), preparation.resize, preparation.size, device
+
+
+def is_packed(paths: Sequence[Path], preparation: Preparation, device: torch.device) -> bool:
+    return _key(paths, preparation, device) in _packed
+
+
+def packed(paths: Sequence[Path], preparation: Preparation, device: torch.device) -> PackedPhotos:
+    """Packed once for all who want them at a time: packed runs, and a run with the oracle that it trains."""
+    key = _key(paths, preparation, device)
+    with _packing:
+        found = _packed.get(key)
+        if found is None:
+            found = _packed[key] = PackedPhotos(paths, preparation, device)
+        return found
+
+
+class ResidentPhotos:
+    """A source of photos that are packed on the device."""
+
+    def __init__(
+        self, split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device
+    ) -> None:
+        if isinstance(split.images, np.ndarray):
+            raise TypeError("ResidentPhotos needs the paths of image files")
+        self.labels = labels
+        self.flip, self.size, self.device = preparation.flip, preparation.size, device
+        self.photos = packed(split.images, preparation, device)
+        self.pixels, self.places = self.photos.pixels, self.photos.places
+        self.device_labels = labels.to(device).repeat(2)  # of the photos, and of their test views
+        self.centres = torch.arange(self.size, device=device) + 0.5
+        self.normalise = Normalise(preparation, device)
+
+    def train_batches(
+        self, indices: Tensor, batch_size: int, rng: torch.Generator, brightness: float = 0.0
+    ) -> Iterator[Ticket]:
+        draws = PhotoDraws.draw(indices, rng, brightness)
+        boxes = self.photos.random_boxes(draws.order.numpy(), draws.uniforms)
+        flips = torch.from_numpy(draws.flips & self.flip).float()
+        light = torch.ones(len(indices)) if draws.factors is None else torch.from_numpy(draws.factors)
+        return self._slices(draws.order, torch.cat([boxes, flips[None], light[None]]), batch_size)
+
+    def test_batches(self, indices: Tensor, batch_size: int) -> Iterator[Ticket]:
+        boxes = torch.from_numpy(self.photos.test_boxes)[indices].T
+        plain = torch.tensor([[0.0], [1.0]]).expand(2, len(indices))
+        return self._slices(len(self.labels) + indices, torch.cat([boxes, plain]), batch_size)
+
+    def _slices(self, rows: Tensor, numbers: Tensor, batch_size: int) -> Iterator[Ticket]:
+        """`numbers` [6, n]: left, top, right and bottom of the view, whether it is mirrored, and its brightness."""
+        parts = (
+            send(rows, self.device).split(batch_size),
+            send(numbers, self.device).split(batch_size, dim=1),
+        )
+        return zip(*parts, strict=True)
+
+    def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
+        rows, numbers = ticket
+        left, top, right, bottom, mirrored, light = numbers[..., None]
+        first, height, width = self.places[rows].T[..., None]
+        ys, down = self._neighbours(top, bottom, self.centres, height)
+        columns = torch.where(mirrored > 0, self.size - self.centres, self.centres)
+        xs, across = self._neighbours(left, right, columns, width)
+        lines = first + ys * width
+        corners = self.pixels[lines[:, None, :, :, None] + xs[None, :, :, None, :]].float()
+        on_lines = torch.lerp(corners[:, 0], corners[:, 1], across[:, None, :, None])
+        views = torch.lerp(on_lines[0], on_lines[1], down[:, :, None, None])
+        views = (views * light[:, None, None]).clamp_max(255)
+        return self.normalise(views), self.device_labels[rows]
+
+    def _neighbours(
+        self, low: Tensor, high: Tensor, centres: Tensor, length: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The pixels [2, n, size] on both sides of each point along one axis, and how far [n, size] it is between.
+
+        Pixel i has its centre at i + 1/2. As Pillow crops first and resizes then, what lies outside of the crop is
+        never mixed in: points are held between the centres of its first and its last pixel.
+        """
+        at = low + centres * ((high - low) / self.size) - 0.5
+        at = at.maximum(low).minimum(low.maximum(high - 1))
+        before = at.floor()
+        return torch.stack([before, before + 1]).long().minimum(length - 1), at - before
