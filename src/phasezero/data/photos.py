@@ -82,7 +82,10 @@ class PackedPhotos:
     def __init__(self, paths: Sequence[Path], preparation: Preparation, device: torch.device) -> None:
         count, size = len(paths), preparation.size
         promised = _promised(paths, preparation)
-        self.pixels = torch.empty(sum(promised), 3, dtype=torch.uint8, device=device)
+        # One pixel more than there are, so that the last one has a neighbour too.
+        self.pixels = torch.zeros(sum(promised) + 1, 3, dtype=torch.uint8, device=device)
+        self.pairs = self.pixels.as_strided((sum(promised), 6), (3, 1))
+        """Each pixel with the one to its right, in the same memory."""
         self.originals = np.empty((count, 2), np.int64)
         """Width and height before the shrinking, upright."""
         places, self.test_boxes = np.empty((2 * count, 3), np.int64), np.empty((count, 4), np.float32)
@@ -148,7 +151,7 @@ class ResidentPhotos:
         self.labels = labels
         self.flip, self.size, self.device = preparation.flip, preparation.size, device
         self.photos = packed(split.images, preparation, device)
-        self.pixels, self.places = self.photos.pixels, self.photos.places
+        self.pairs, self.places = self.photos.pairs, self.photos.places
         self.device_labels = labels.to(device).repeat(2)  # of the photos, and of their test views
         self.centres = torch.arange(self.size, device=device) + 0.5
         self.normalise = Normalise(preparation, device)
@@ -179,25 +182,24 @@ class ResidentPhotos:
         rows, numbers = ticket
         left, top, right, bottom, mirrored, light = numbers[..., None]
         first, height, width = self.places[rows].T[..., None]
-        ys, down = self._neighbours(top, bottom, self.centres, height)
+        y, down = self._between(top, bottom, self.centres, height)
         columns = torch.where(mirrored > 0, self.size - self.centres, self.centres)
-        xs, across = self._neighbours(left, right, columns, width)
-        lines = first + ys * width
-        corners = self.pixels[lines[:, None, :, :, None] + xs[None, :, :, None, :]].float()
-        on_lines = torch.lerp(corners[:, 0], corners[:, 1], across[:, None, :, None])
-        views = torch.lerp(on_lines[0], on_lines[1], down[:, :, None, None])
+        x, across = self._between(left, right, columns, width)
+        lines = first + torch.stack([y, (y + 1).minimum(height - 1)]) * width
+        index = lines[..., None] + x[:, None, :]
+        pairs = self.pairs.index_select(0, index.flatten()).view(*index.shape, 6).float()
+        pairs = torch.lerp(pairs[0], pairs[1], down[:, :, None, None])
+        views = torch.lerp(pairs[..., :3], pairs[..., 3:], across[:, None, :, None])
         views = (views * light[:, None, None]).clamp_max(255)
         return self.normalise(views), self.device_labels[rows]
 
-    def _neighbours(
-        self, low: Tensor, high: Tensor, centres: Tensor, length: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The pixels [2, n, size] on both sides of each point along one axis, and how far [n, size] it is between.
+    def _between(self, low: Tensor, high: Tensor, centres: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+        """Along one axis: the pixel [n, size] before each point, and how far from it to the next the point is.
 
         Pixel i has its centre at i + 1/2. As Pillow crops first and resizes then, what lies outside of the crop is
         never mixed in: points are held between the centres of its first and its last pixel.
         """
         at = low + centres * ((high - low) / self.size) - 0.5
-        at = at.maximum(low).minimum(low.maximum(high - 1))
-        before = at.floor()
-        return torch.stack([before, before + 1]).long().minimum(length - 1), at - before
+        at = at.maximum(low).minimum(low.maximum(high - 1)).minimum(length - 1)
+        before = at.floor().minimum((length - 2).clamp_min(0))
+        return before.long(), at - before
