@@ -87,6 +87,14 @@ def test_the_test_view_is_that_of_the_files_bit_for_bit(paths: list[Path], prepa
         assert images.is_contiguous(memory_format=torch.channels_last)
 
 
+def test_a_test_view_up_to_the_last_pixel_of_all(tmp_path: Path) -> None:
+    noise(20, 20).save(tmp_path / "a.png")
+    preparation = Preparation(SMALL.mean, SMALL.std, "resized", size=20, resize=20)
+    source = make(ResidentPhotos, [tmp_path / "a.png"], preparation)
+    (view,) = pixels(source, source.test_batches(torch.tensor([0]), 1), preparation)
+    assert np.array_equal(view.round().numpy(), np.array(noise(20, 20)))
+
+
 # ---- training views ---------------------------------------------------------------------------------------
 
 
@@ -330,7 +338,7 @@ def test_no_batch_looks_at_values(paths: list[Path]) -> None:
         *source.test_batches(torch.arange(len(paths)), 6),
     ]
     with FakeTensorMode() as mode:
-        for owner in (source, source.normalise):  # type: ignore[attr-defined]
+        for owner in (source, source.photos, source.normalise):  # type: ignore[attr-defined]
             for name, value in list(vars(owner).items()):
                 if isinstance(value, Tensor):
                     setattr(owner, name, mode.from_tensor(value))

@@ -1,9 +1,9 @@
 """Photos on the device: decoded once, packed as uint8, and cropped, resized and flipped there a batch at a time.
 
 A photo is kept with its shorter side at `preparation.resize` where it is larger, as the test view has it, else as it
-is. A training view is sampled bilinearly between the four pixels around each point. Pillow, which makes the views of
-files, averages over more pixels where it scales down: after the shrinking that is at most by resize / size * 4/3
-(1.52 for photos), and what it changes is in docs/protocols.md.
+is. A training view is sampled bilinearly between the four pixels around each point. Where it is scaled down (by
+resize / size * 4/3 at most, 1.52 for photos), Pillow averages over more pixels; doing so here as well would smooth a
+shrunk photo twice and bring it no nearer to the views of files (docs/protocols.md has the numbers).
 """
 
 from __future__ import annotations
@@ -20,16 +20,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from phasezero.data.files import (
-    WORKERS,
-    centre_corner,
-    centre_view,
-    image_sizes,
-    random_crop_box,
-    read_ahead,
-    read_image,
-    resized_shape,
-)
+from phasezero.data import files
 from phasezero.data.images import ImageSplit, Preparation
 from phasezero.data.loader import Normalise, PhotoDraws, Ticket, send
 from phasezero.errors import UserError
@@ -45,13 +36,13 @@ class _Decoded(NamedTuple):
 
 
 def _decode(path: Path, preparation: Preparation) -> _Decoded:
-    image = read_image(path)
+    image = files.read_image(path)
     width, height = image.size
     if min(width, height) < preparation.resize:
         # Enlarged by Pillow, whose roundings are its own, and only as far as it is seen.
-        test_view = centre_view(image, preparation.resize, preparation.size)
+        test_view = files.centre_view(image, preparation.resize, preparation.size)
         return _Decoded(width, height, np.asarray(image), test_view)
-    shape = resized_shape(width, height, preparation.resize)
+    shape = files.resized_shape(width, height, preparation.resize)
     return _Decoded(width, height, np.asarray(image.resize(shape, Image.Resampling.BILINEAR)), None)
 
 
@@ -59,12 +50,12 @@ def _packed_pixels(width: int, height: int, preparation: Preparation) -> int:
     """Of one photo, known from its header: turning it upright changes nothing in it."""
     if min(width, height) < preparation.resize:
         return width * height + preparation.size**2
-    new_width, new_height = resized_shape(width, height, preparation.resize)
+    new_width, new_height = files.resized_shape(width, height, preparation.resize)
     return new_width * new_height
 
 
 def _promised(paths: Sequence[Path], preparation: Preparation) -> list[int]:
-    sizes = image_sizes(tuple(paths)).tolist()
+    sizes = files.image_sizes(tuple(paths)).tolist()
     return [_packed_pixels(width, height, preparation) for width, height in sizes]
 
 
@@ -90,31 +81,33 @@ class PackedPhotos:
         """Width and height before the shrinking, upright."""
         places, self.test_boxes = np.empty((2 * count, 3), np.int64), np.empty((count, 4), np.float32)
         start = 0
-        photos = read_ahead(lambda at: _decode(paths[at], preparation), count, ahead=4 * WORKERS)
+        photos = files.read_ahead(lambda at: _decode(paths[at], preparation), count, ahead=4 * files.WORKERS)
         for at, (width, height, photo, test_view) in enumerate(photos):
             self.originals[at] = width, height
             high, wide = photo.shape[:2]
-            left, top = (0, 0) if test_view is not None else centre_corner(wide, high, size)
+            left, top = (0, 0) if test_view is not None else files.centre_corner(wide, high, size)
             self.test_boxes[at] = left, top, left + size, top + size
             places[at] = places[count + at] = start, high, wide
             if test_view is not None:
                 places[count + at] = start + high * wide, size, size
-            end = start + promised[at]
             parts = [part.reshape(-1, 3) for part in (photo, test_view) if part is not None]
             if sum(map(len, parts)) != promised[at]:
                 raise UserError(f"image file {paths[at]} has changed while it was read; start again")
-            self.pixels[start:end] = torch.from_numpy(np.concatenate(parts))
-            start = end
+            self.pixels[start : start + promised[at]] = torch.from_numpy(np.concatenate(parts))
+            start += promised[at]
         self.stored = places[:count, :0:-1]  # width and height
         self.places = torch.from_numpy(places).to(device)
         if device.type == "cuda":
             torch.cuda.current_stream(device).synchronize()  # other runs look at it from streams of their own
 
     def random_boxes(self, chosen: npt.NDArray[np.int64], u: npt.NDArray[np.floating]) -> Tensor:
-        """[4, n]: what `random_resized_view` would cut out of each original, in the pixels that are kept of it."""
+        """[4, n]: what `random_resized_view` would cut out of each original, in the pixels that are kept of it.
+
+        At least a pixel each way: of the original as it is, and a quarter of its shorter side where it was shrunk.
+        """
         width, height = self.originals[chosen].T
         scale = (self.stored[chosen] / self.originals[chosen]).T
-        boxes = np.stack(random_crop_box(width, height, u))
+        boxes = np.stack(files.random_crop_box(width, height, u))
         return torch.from_numpy(boxes * np.concatenate([scale, scale])).float()
 
 
@@ -151,7 +144,6 @@ class ResidentPhotos:
         self.labels = labels
         self.flip, self.size, self.device = preparation.flip, preparation.size, device
         self.photos = packed(split.images, preparation, device)
-        self.pairs, self.places = self.photos.pairs, self.photos.places
         self.device_labels = labels.to(device).repeat(2)  # of the photos, and of their test views
         self.centres = torch.arange(self.size, device=device) + 0.5
         self.normalise = Normalise(preparation, device)
@@ -181,25 +173,26 @@ class ResidentPhotos:
     def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
         rows, numbers = ticket
         left, top, right, bottom, mirrored, light = numbers[..., None]
-        first, height, width = self.places[rows].T[..., None]
-        y, down = self._between(top, bottom, self.centres, height)
+        first, height, width = self.photos.places[rows].T[..., None]
+        y, down = self._between(top, bottom, self.centres)
         columns = torch.where(mirrored > 0, self.size - self.centres, self.centres)
-        x, across = self._between(left, right, columns, width)
+        x, across = self._between(left, right, columns)
+        # Beyond the last line and the last column nothing is mixed in: their points are on the pixels.
         lines = first + torch.stack([y, (y + 1).minimum(height - 1)]) * width
         index = lines[..., None] + x[:, None, :]
-        pairs = self.pairs.index_select(0, index.flatten()).view(*index.shape, 6).float()
+        pairs = self.photos.pairs.index_select(0, index.flatten()).view(*index.shape, 6).float()
         pairs = torch.lerp(pairs[0], pairs[1], down[:, :, None, None])
         views = torch.lerp(pairs[..., :3], pairs[..., 3:], across[:, None, :, None])
         views = (views * light[:, None, None]).clamp_max(255)
         return self.normalise(views), self.device_labels[rows]
 
-    def _between(self, low: Tensor, high: Tensor, centres: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    def _between(self, low: Tensor, high: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
         """Along one axis: the pixel [n, size] before each point, and how far from it to the next the point is.
 
         Pixel i has its centre at i + 1/2. As Pillow crops first and resizes then, what lies outside of the crop is
         never mixed in: points are held between the centres of its first and its last pixel.
         """
         at = low + centres * ((high - low) / self.size) - 0.5
-        at = at.maximum(low).minimum(low.maximum(high - 1)).minimum(length - 1)
-        before = at.floor().minimum((length - 2).clamp_min(0))
+        at = at.maximum(low).minimum(high - 1)  # a crop is never narrower than a pixel (random_boxes)
+        before = at.floor()
         return before.long(), at - before
