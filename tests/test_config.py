@@ -90,7 +90,7 @@ def test_round_trip_with_nothing_left_at_its_default(tmp_path: Path) -> None:
             ),
             Schedule(epochs=4, lr=2.0, milestones=(1, 2, 3)),
         ),
-        engine=Engine("cpu", "fp32", "eager", threads=3, test_batch_size=17, loss_limit=1e30),
+        engine=Engine("cpu", "fp32", "eager", threads=3, test_batch_size=17, loss_limit=1e30, photos="files"),
     )
     loaded = load_yaml(write(tmp_path / "run.yaml", config.to_yaml()))
     assert loaded == config
@@ -118,6 +118,15 @@ def test_what_is_left_out_has_its_default() -> None:
     assert config.training.first == Schedule(lr=0.2)
     assert config.training.later == Schedule()
     assert config.protocol == Protocol(step=5)
+
+
+def test_a_younger_setting_is_written_only_where_it_was_set() -> None:
+    """Records from before it are equal to those of the same runs made since, and can be gone on with."""
+    assert "photos" not in RunConfig().to_dict()["engine"]
+    config = RunConfig().override({"engine.photos": "resident"})
+    assert config.to_dict()["engine"]["photos"] == "resident"
+    assert RunConfig.from_dict(config.to_dict()) == config
+    assert config.override({"engine.photos": "auto"}) == RunConfig()
 
 
 def test_yaml_numbers_become_the_fields_types() -> None:

@@ -69,6 +69,9 @@ class Engine:
     threads: int = 0  # of a CPU; 0: all there are. Rounding depends on it, and so do the last digits
     test_batch_size: int = 500
     loss_limit: float = 1e4  # a mean epoch loss beyond this is called divergence
+    # Of image files: decoded once and kept on the device, or decoded anew in each epoch. The training views differ
+    # slightly (docs/protocols.md). auto: resident on a CUDA device with room for them (data/sources.py), else files.
+    photos: Literal["auto", "resident", "files"] = "auto"
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,14 @@ class RunConfig:
         return "+".join([method, *(term.name for term in self.initial)])
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values. `engine.photos` is left out at its default: it is younger than the first records, which
+        are to stay equal to those of the same runs made since."""
+        plain = self._values()
+        if plain["engine"]["photos"] == Engine.photos:
+            del plain["engine"]["photos"]
+        return plain
+
+    def _values(self) -> dict[str, Any]:
         plain: dict[str, Any] = _plain(dataclasses.asdict(self))
         return plain
 
@@ -109,7 +120,7 @@ class RunConfig:
         """`{"training.first.lr": 0.2}` -> a new configuration; keys are dotted paths."""
         if not assignments:
             return self
-        values = self.to_dict()
+        values = self._values()
         for path, value in assignments.items():
             _assign(values, path, value)
         return RunConfig.from_dict(values)

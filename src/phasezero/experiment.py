@@ -15,6 +15,7 @@ from phasezero._version import __version__
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
+from phasezero.data.sources import Photos
 from phasezero.engine.deadline import Deadline
 from phasezero.engine.device import Device
 from phasezero.engine.listener import Listener
@@ -78,13 +79,13 @@ def run(
             since_start=time.perf_counter() - STARTED,
             reused_phase_zero=trained.reused_phase_zero,
         ),
-        environment=environment(trainer.device),
+        environment=environment(trainer.device, trainer.photos),
     )
 
 
-def environment(device: Device) -> Environment:
+def environment(device: Device, photos: Photos | None = None) -> Environment:
     on_gpu = device.torch.type == "cuda"
-    return Environment(
+    found = Environment(
         phasezero=__version__,
         python=platform.python_version(),
         torch=torch.__version__,
@@ -98,3 +99,4 @@ def environment(device: Device) -> Environment:
         precision=device.precision,
         engine=device.engine,
     )
+    return found if photos is None else {**found, "photos": photos}

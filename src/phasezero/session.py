@@ -154,7 +154,7 @@ def _trains_an_oracle(config: RunConfig) -> bool:
 
 def planned_images(config: RunConfig, data: ImageData) -> int:
     """How many images a run will train on; refuses what cannot run on this data."""
-    stream, _ = check(config, data)
+    stream, *_ = check(config, data)
     sizes = np.bincount(data.train.labels, minlength=len(data.class_ids))[list(stream.order)].tolist()
     return sum(images_by_phase(config, stream, sizes))
 

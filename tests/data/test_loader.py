@@ -12,7 +12,7 @@ from torch import Tensor
 
 from phasezero.data.files import centre_view, read_image
 from phasezero.data.images import ImageSplit, Preparation
-from phasezero.data.loader import FileImages, ResidentImages, make_source
+from phasezero.data.loader import FileImages, ResidentImages
 from phasezero.errors import UserError
 
 CPU = torch.device("cpu")
@@ -262,20 +262,15 @@ def test_an_epoch_may_be_left_early(paths: list[Path]) -> None:
     assert len(list(source.train_batches(torch.arange(11), 2, rng()))) == 6
 
 
-# ---- the choice -------------------------------------------------------------------------------------------
+# ---- the rest ---------------------------------------------------------------------------------------------
 
 
-def test_the_images_choose_the_source(paths: list[Path]) -> None:
+def test_each_source_refuses_the_others_images(paths: list[Path]) -> None:
     labels = torch.zeros(11, dtype=torch.long)
-    in_files = make_source(ImageSplit(paths, labels.numpy()), labels, FILES, CPU)
-    assert isinstance(in_files, FileImages)
-    images = np.zeros((11, 4, 4, 3), np.uint8)
-    in_memory = make_source(ImageSplit(images, labels.numpy()), labels, FILES, CPU)
-    assert isinstance(in_memory, ResidentImages)
     with pytest.raises(TypeError):
         ResidentImages(ImageSplit(paths, labels.numpy()), labels, FILES, CPU)
     with pytest.raises(TypeError):
-        FileImages(ImageSplit(images, labels.numpy()), labels, FILES, CPU)
+        FileImages(ImageSplit(np.zeros((11, 4, 4, 3), np.uint8), labels.numpy()), labels, FILES, CPU)
 
 
 def test_brightness_multiplies_pixels_and_is_cut_at_white() -> None:

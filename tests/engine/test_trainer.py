@@ -255,7 +255,8 @@ def test_seconds_since_the_start_hold_all_others(toy_config: Make, toy_data: Ima
     assert all("gpu" not in phase for phase in record["phases"])
 
 
-def test_a_folder_of_photos_trains(tmp_path: Path, toy_config: Make) -> None:
+@pytest.mark.parametrize("photos", ["files", "resident"])
+def test_a_folder_of_photos_trains(photos: str, tmp_path: Path, toy_config: Make) -> None:
     rng = np.random.default_rng(0)
     for side, count in (("train", 5), ("val", 2)):
         for name in "abcd":
@@ -270,8 +271,10 @@ def test_a_folder_of_photos_trains(tmp_path: Path, toy_config: Make) -> None:
         "protocol.step": 1,
         "training.first.epochs": 1,
         "training.later.epochs": 1,
+        "engine.photos": photos,
     }
     record = run(toy_config().override(settings))
+    assert record["config"]["engine"]["photos"] == record["environment"]["photos"] == photos
     assert record["data"]["class_names"] == ["d", "a", "c"]
     assert record["phases"][-1]["test_images"] == 6
 

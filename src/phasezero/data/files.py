@@ -1,12 +1,17 @@
-"""Image files to pixels: reading them safely, and the two views of a photo that networks are given.
+"""Image files to pixels: reading them safely, by threads, and the two views of a photo that networks are given.
 
 Nothing here draws random numbers: the caller does, so that a view depends on its arguments alone.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +19,14 @@ from PIL import Image, ImageOps
 
 from phasezero.errors import UserError
 
+T = TypeVar("T")
+Whole = npt.NDArray[np.int64]
+
 MAX_PIXELS = 64_000_000
 """The largest image that is decoded: 192 MB as RGB, more than the cameras of today make."""
+
+WORKERS = 8
+"""Threads that decode: Pillow lets others run while it does."""
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"})
 
@@ -32,12 +43,45 @@ def is_image_file(name: str, extensions: frozenset[str] = EXTENSIONS) -> bool:
 
 def read_image(path: Path) -> Image.Image:
     """The image as RGB and the right way up; UserError when it is missing, damaged, or too large."""
+
+    def decode(image: Image.Image) -> Image.Image:
+        image.load()
+        return _to_rgb(_upright(image))
+
+    return _opened(path, decode)
+
+
+@functools.lru_cache(
+    maxsize=4
+)  # both sides of a data set are asked for when it is checked and when it is packed
+def image_sizes(paths: tuple[Path, ...]) -> npt.NDArray[np.int64]:
+    """[n, 2]: width and height as the files' headers have them, that is before they are turned upright."""
+    sizes = read_ahead(lambda at: _opened(paths[at], lambda image: image.size), len(paths), ahead=1000)
+    return np.array(list(sizes), np.int64).reshape(-1, 2)
+
+
+def read_ahead(work: Callable[[int], T], count: int, ahead: int, workers: int = WORKERS) -> Iterator[T]:
+    """work(0), work(1), ... in this order, by threads, at most `ahead` of them before they are asked for."""
+    pool = ThreadPoolExecutor(workers)
+    waiting: deque[Future[T]] = deque()
+    try:
+        for at in range(count):
+            if len(waiting) == ahead:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(work, at))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
+    """What `take` makes of the opened file."""
     try:
         with Image.open(path, formats=_FORMATS) as image:
             width, height = image.size
             if width * height <= MAX_PIXELS:  # the header is read by now, the pixels are not
-                image.load()
-                return _to_rgb(_upright(image))
+                return take(image)
     except FileNotFoundError:
         raise UserError(f"image file {path} is missing") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -87,19 +131,29 @@ def _to_8_bits(image: Image.Image) -> npt.NDArray[np.uint8]:
     return np.rint(np.clip(scaled, 0.0, 255.0)).astype(np.uint8)
 
 
-def centre_view(image: Image.Image, resize: int, size: int) -> npt.NDArray[np.uint8]:
-    """The shorter side to `resize` (bilinear), then the centre [size, size, 3]: torchvision's definitions.
+def resized_shape(width: int, height: int, resize: int) -> tuple[int, int]:
+    """Width and height with the shorter at `resize`; the longer is truncated, as torchvision's Resize does."""
+    short = min(width, height)
+    return (
+        resize if width == short else int(resize * width / short),
+        resize if height == short else int(resize * height / short),
+    )
 
-    torchvision's Resize truncates the longer side and its CenterCrop rounds the offset half to even, as
-    here; test numbers move when these differ.
+
+def centre_corner(width: int, height: int, size: int) -> tuple[int, int]:
+    """Left and top of the centre; rounded half to even, as torchvision's CenterCrop does."""
+    return round((width - size) / 2), round((height - size) / 2)
+
+
+def centre_view(image: Image.Image, resize: int, size: int) -> npt.NDArray[np.uint8]:
+    """The shorter side to `resize` (bilinear), then the centre [size, size, 3]: torchvision's definitions,
+    roundings included, since test numbers move when these differ.
     """
     if not 0 < size <= resize:
         raise ValueError(f"a centre crop of {size} does not fit into a shorter side of {resize}")
     width, height = image.size
-    short = min(width, height)
-    new_width = resize if width == short else int(resize * width / short)
-    new_height = resize if height == short else int(resize * height / short)
-    left, top = round((new_width - size) / 2), round((new_height - size) / 2)
+    new_width, new_height = resized_shape(width, height, resize)
+    left, top = centre_corner(new_width, new_height, size)
     if new_width * new_height <= MAX_PIXELS:
         whole = image.resize((new_width, new_height), Image.Resampling.BILINEAR)
         view = whole.crop((left, top, left + size, top + size))
@@ -113,29 +167,32 @@ def centre_view(image: Image.Image, resize: int, size: int) -> npt.NDArray[np.ui
 
 
 def random_crop_box(
-    width: int,
-    height: int,
+    width: npt.ArrayLike,
+    height: npt.ArrayLike,
     u: npt.NDArray[np.floating],
     scale: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
-) -> tuple[int, int, int, int]:
-    """(left, top, right, bottom) of a random resized crop, from uniforms for area, aspect, x and y.
+) -> tuple[Whole, Whole, Whole, Whole]:
+    """(left, top, right, bottom) of a random resized crop, from uniforms [..., 4 or more] for area, aspect, x and
+    y; of one image, or of as many as there are widths and heights.
 
     The area is uniform in `scale`, the aspect log-uniform in `ratio` (the defaults are Inception's and
     torchvision's). Where the drawn rectangle does not fit, torchvision draws again, up to ten times, and then
     takes the centre. A fixed count of random numbers allows no second draw: the rectangle is shrunk to the
     largest of the same aspect that fits, so large areas of unusual aspects are slightly more frequent.
     """
-    area = width * height * (scale[0] + float(u[0]) * (scale[1] - scale[0]))
+    width, height = np.asarray(width), np.asarray(height)
+    u = np.asarray(u, np.float64)
+    area = width * height * (scale[0] + u[..., 0] * (scale[1] - scale[0]))
     low, high = math.log(ratio[0]), math.log(ratio[1])
-    aspect = math.exp(low + float(u[1]) * (high - low))
-    crop_width, crop_height = math.sqrt(area * aspect), math.sqrt(area / aspect)
-    shrink = min(1.0, width / crop_width, height / crop_height)
+    aspect = np.exp(low + u[..., 1] * (high - low))
+    crop_width, crop_height = np.sqrt(area * aspect), np.sqrt(area / aspect)
+    shrink = np.minimum(1.0, np.minimum(width / crop_width, height / crop_height))
     # Rounding can still leave the image or vanish by one pixel: hence the bounds.
-    w = min(max(round(crop_width * shrink), 1), width)
-    h = min(max(round(crop_height * shrink), 1), height)
-    left = min(int(float(u[2]) * (width - w + 1)), width - w)
-    top = min(int(float(u[3]) * (height - h + 1)), height - h)
+    w = np.clip(np.rint(crop_width * shrink), 1, width).astype(np.int64)
+    h = np.clip(np.rint(crop_height * shrink), 1, height).astype(np.int64)
+    left = np.minimum((u[..., 2] * (width - w + 1)).astype(np.int64), width - w)
+    top = np.minimum((u[..., 3] * (height - h + 1)).astype(np.int64), height - h)
     return left, top, left + w, top + h
 
 
@@ -150,5 +207,6 @@ def random_resized_view(
 
     `u`: five uniforms in [0, 1); the first four choose the crop, the fifth is the caller's, for the flip.
     """
-    crop = image.crop(random_crop_box(image.width, image.height, u, scale, ratio))
+    left, top, right, bottom = map(int, random_crop_box(image.width, image.height, u, scale, ratio))
+    crop = image.crop((left, top, right, bottom))
     return np.array(crop.resize((size, size), Image.Resampling.BILINEAR), dtype=np.uint8)

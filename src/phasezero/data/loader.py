@@ -1,4 +1,6 @@
-"""From images to batches. Two sources with one face: images on the device, or files read ahead by threads.
+"""From images to batches: what a source is, and two of them: images in memory, and files read ahead by threads.
+
+The third, photos that stay on the device, is in photos.py; sources.py chooses.
 
 A source hands out *tickets*, small tuples of tensors that name a batch and hold every random number it needs,
 and turns a ticket into a prepared batch with `prepare`, which is tensor work only and can be captured in a
@@ -7,17 +9,17 @@ CUDA graph. The random numbers are drawn an epoch at a time on the CPU: the same
 
 from __future__ import annotations
 
-from collections import deque
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from phasezero.data.files import centre_view, random_resized_view, read_image
+from phasezero.data.files import WORKERS, centre_view, random_resized_view, read_ahead, read_image
 from phasezero.data.images import ImageSplit, Preparation
 
 Ticket = tuple[Tensor, ...]
@@ -48,6 +50,34 @@ FULL_LIGHT = 1 << 16
 
 def _factors(count: int, brightness: float, rng: torch.Generator) -> Tensor:
     return 1 + brightness * (2 * torch.rand(count, generator=rng) - 1)
+
+
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """To the device; to a GPU from pinned memory, so that the host does not wait for the copy."""
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+class PhotoDraws(NamedTuple):
+    """An epoch's random numbers for photos, by place in its order: the same whatever source they are for."""
+
+    order: Tensor
+    uniforms: npt.NDArray[np.float32]
+    """[n, 5]: area, aspect, x and y of the crop (files.random_crop_box), and the flip."""
+    factors: npt.NDArray[np.float32] | None
+    """Of the brightness, where it is changed."""
+
+    @classmethod
+    def draw(cls, indices: Tensor, rng: torch.Generator, brightness: float) -> PhotoDraws:
+        order = indices[torch.randperm(len(indices), generator=rng)]
+        uniforms = torch.rand(len(order), 5, generator=rng).numpy()
+        factors = _factors(len(order), brightness, rng).numpy() if brightness else None
+        return cls(order, uniforms, factors)
+
+    @property
+    def flips(self) -> npt.NDArray[np.bool_]:
+        return self.uniforms[:, 4] < 0.5
 
 
 class Normalise:
@@ -124,7 +154,7 @@ class FileImages:
         labels: Tensor,
         preparation: Preparation,
         device: torch.device,
-        workers: int = 8,
+        workers: int = WORKERS,
     ) -> None:
         if isinstance(split.images, np.ndarray):
             raise TypeError("FileImages needs the paths of image files")
@@ -138,16 +168,14 @@ class FileImages:
     def train_batches(
         self, indices: Tensor, batch_size: int, rng: torch.Generator, brightness: float = 0.0
     ) -> Iterator[Ticket]:
-        order = indices[torch.randperm(len(indices), generator=rng)].tolist()
-        draws = torch.rand(len(order), 5, generator=rng).numpy()
-        factors = _factors(len(order), brightness, rng).numpy() if brightness else None
-        size = self.preparation.size
+        draws = PhotoDraws.draw(indices, rng, brightness)
+        order, size, flips = draws.order.tolist(), self.preparation.size, draws.flips
 
-        def view(at: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-            crop = random_resized_view(read_image(self.paths[order[at]]), size, draws[at])
-            if factors is not None:
-                crop = np.clip(crop * factors[at], 0, 255).astype(np.uint8)
-            return crop[:, ::-1] if self.preparation.flip and draws[at, 4] < 0.5 else crop
+        def view(at: int) -> npt.NDArray[np.uint8]:
+            crop = random_resized_view(read_image(self.paths[order[at]]), size, draws.uniforms[at])
+            if draws.factors is not None:
+                crop = np.clip(crop * draws.factors[at], 0, 255).astype(np.uint8)
+            return crop[:, ::-1] if self.preparation.flip and flips[at] else crop
 
         return self._batches(order, batch_size, view)
 
@@ -159,39 +187,14 @@ class FileImages:
         )
 
     def _batches(
-        self,
-        order: list[int],
-        batch_size: int,
-        view: Callable[[int], np.ndarray[tuple[int, ...], np.dtype[np.uint8]]],
+        self, order: list[int], batch_size: int, view: Callable[[int], npt.NDArray[np.uint8]]
     ) -> Iterator[Ticket]:
-        with ThreadPoolExecutor(self.workers) as pool:
-            waiting: deque[tuple[list[Future[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]], Tensor]] = (
-                deque()
-            )
-            starts = iter(range(0, len(order), batch_size))
-
-            def send() -> None:
-                for start in starts:
-                    part = range(start, min(start + batch_size, len(order)))
-                    labels = self.labels[[order[at] for at in part]]
-                    waiting.append(([pool.submit(view, at) for at in part], labels))
-                    return
-
-            for _ in range(self.READ_AHEAD):
-                send()
-            while waiting:
-                futures, labels = waiting.popleft()
-                images = torch.from_numpy(np.stack([future.result() for future in futures]))
-                send()
-                yield images.to(self.device), labels.to(self.device)
+        views = read_ahead(view, len(order), self.READ_AHEAD * batch_size, self.workers)
+        for start in range(0, len(order), batch_size):
+            part = order[start : start + batch_size]
+            images = torch.from_numpy(np.stack(list(itertools.islice(views, len(part)))))
+            yield send(images, self.device), send(self.labels[part], self.device)
 
     def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
         images, labels = ticket
         return self.normalise(images), labels
-
-
-def make_source(
-    split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device
-) -> ImageSource:
-    kind = ResidentImages if isinstance(split.images, np.ndarray) else FileImages
-    return kind(split, labels, preparation, device)

@@ -48,6 +48,8 @@ def phase_zero_key(config: RunConfig, data: ImageData, trainer: Trainer) -> str:
         "device": [device.description, device.precision, device.engine],
         # How sums are rounded goes by thread.
         **({"threads": device.threads} if device.torch.type == "cpu" else {}),
+        # Views sampled on the device differ slightly from those of files, whose keys stay as they were.
+        **({"photos": trainer.photos} if trainer.photos == "resident" else {}),
         **phase_zero_settings(config, len(first)),
         **_looked_ahead(config, data, trainer.stream.order),
     }

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
-from phasezero.data.loader import ImageSource, make_source
+from phasezero.data.loader import ImageSource
+from phasezero.data.sources import Photos, choose_photos, make_source
 from phasezero.data.stream import ClassStream, Phase, make_stream
 from phasezero.engine.device import Device
 from phasezero.engine.evaluate import Predictions, evaluate, exemplar_means, pooled_features
@@ -31,7 +32,7 @@ from phasezero.results.record import Gpu, class_hash
 from phasezero.seeding import derive_seed, generator, seeded_globally
 
 
-def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device]:
+def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device, Photos | None]:
     """Whether this configuration can run on this data, found out before anything is computed."""
     protocol = config.protocol
     stream = make_stream(
@@ -50,7 +51,8 @@ def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device]:
         raise UserError(
             f"memory {protocol.memory}: there are only {there} training images; keep at most total:{there}"
         )
-    return stream, Device.choose(config.engine, _steps_of_phase_zero(config, data, stream))
+    device = Device.choose(config.engine, _steps_of_phase_zero(config, data, stream))
+    return stream, device, choose_photos(config.engine.photos, data, device.torch)
 
 
 class Trainer:
@@ -67,7 +69,7 @@ class Trainer:
         self.data = data
         self.listener = listener
         self.workshop = workshop
-        self.stream, self.device = check(config, data)
+        self.stream, self.device, self.photos = check(config, data)
         protocol = config.protocol
 
         # Labels become positions in the stream; images of classes that never come are never drawn.
@@ -76,8 +78,9 @@ class Trainer:
         test_labels = torch.from_numpy(positions[data.test.labels])
         self.train_by_class = _indices_by_class(train_labels, len(self.stream.order))
         self.test_by_class = _indices_by_class(test_labels, len(self.stream.order))
-        self.train: ImageSource = make_source(data.train, train_labels, data.preparation, self.device.torch)
-        self.test: ImageSource = make_source(data.test, test_labels, data.preparation, self.device.torch)
+        how = data.preparation, self.device.torch, self.photos
+        self.train: ImageSource = make_source(data.train, train_labels, *how)
+        self.test: ImageSource = make_source(data.test, test_labels, *how)
 
         self.method = METHODS[config.method.name](config.method)
         self.memory = ExemplarMemory(MemoryRule.parse(protocol.memory), protocol.selection)

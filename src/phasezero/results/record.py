@@ -116,6 +116,7 @@ class Environment(TypedDict):
     threads: int
     precision: str
     engine: str
+    photos: NotRequired[Literal["resident", "files"]]
 
 
 class RunFacts(TypedDict):
