@@ -29,7 +29,7 @@ def test_more_classes_over_all_shared_classes_and_seeds(make_analysis: Make) -> 
     (finding,) = only(compare([*more, *few]), "more classes")
     assert finding.models == ("lucir/glyphs/3", "lucir/glyphs/4")  # fewer classes first, however they come
     assert (finding.classes, finding.cases, finding.holds, finding.seeds) == (3, 6, 4, (0, 1))
-    assert [(case.class_name, case.seed, case.alpha) for case in finding.exceptions] == [
+    assert [(case.class_name, case.seed, case.values) for case in finding.exceptions] == [
         ("class 2", 0, (0.4, 0.4)),
         ("class 0", 1, (0.6, 0.7)),
     ]
@@ -122,7 +122,7 @@ def test_file_and_tables_tell_all_of_it(make_analysis: Make, tmp_path: Path) -> 
     findings = compare(analyses)
     write_findings(tmp_path / "comparison.json", findings, split="train", form="raw")
     written = json.loads((tmp_path / "comparison.json").read_text())
-    assert written["format"] == "phasezero-comparison-1"
+    assert written["format"] == "phasezero-comparison-2"
     assert [one["k"] for one in written["findings"]] == [1, 2, 5]
     assert written["findings"][0]["holds"] == 0
     assert len(written["findings"][0]["exceptions"]) == 14

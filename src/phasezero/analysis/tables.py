@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from phasezero.analysis.compare import TABLE_K, Finding
+from phasezero.analysis.compare import TABLE_K, Finding, alpha_of
 from phasezero.analysis.record import Analysis, AnalysisGroup, Split, group_analyses, measured
 from phasezero.analysis.spectra import Form
 from phasezero.results.grid import NOTHING
@@ -23,22 +24,26 @@ def analysis_cells(
     split: Split = "train",
     form: Form = "raw",
     ks: Sequence[int] | None = None,
+    classes: Sequence[str] | None = None,
 ) -> Cells:
-    """One row a group of seeds: alpha_k (mean over the classes seen), the information proxy, the overlap."""
+    """One row a group of seeds: alpha_k (mean over these classes, else those seen), the proxy, the overlap."""
     groups = group_analyses(analyses)
     shown = [k for k in ks or TABLE_K if all(k in one["k"] for group in groups for one in group.analyses)]
     header = ["model", "n", "phase", "classes", "accuracy", *(f"alpha_{k}" for k in shown)]
     header += ["information", "floored", "scatter W/B", "nearest-mean error"]
-    return header, [_row(group, shown, split, form) for group in groups]
+    return header, [_row(group, shown, split, form, classes) for group in groups]
 
 
-def _row(group: AnalysisGroup, ks: Sequence[int], split: Split, form: Form) -> list[str]:
+def _row(
+    group: AnalysisGroup, ks: Sequence[int], split: Split, form: Form, classes: Sequence[str] | None
+) -> list[str]:
     found = [measured(one, split, form) for one in group.analyses]
+    seen = group.first["seen_classes"]
+    chosen = group.first["classes"][:seen] if classes is None else classes
     columns = {
-        k: [m["alpha_mean"][one["k"].index(k)] for m, one in zip(found, group.analyses, strict=True)]
+        k: [math.fsum(alpha_of(one, split, form, chosen, k)) / len(chosen) for one in group.analyses]
         for k in ks
     }
-    seen = group.first["seen_classes"]
     floored = [sum(m["information"]["floored"][:seen]) / seen for m in found]
     ratios = [ratio for m in found if (ratio := m["overlap"]["scatter_ratio"]) is not None]
     return [
@@ -55,18 +60,36 @@ def _row(group: AnalysisGroup, ks: Sequence[int], split: Split, form: Form) -> l
     ]
 
 
-def analysis_caption(analyses: Sequence[Analysis], split: Split, form: Form) -> str:
+def chosen_columns(cells: Cells, wanted: Sequence[str]) -> Cells:
+    """Those of a table's columns that have these headings."""
+    header, rows = cells
+    places = [place for place, name in enumerate(header) if name in wanted]
+    return [header[place] for place in places], [[row[place] for place in places] for row in rows]
+
+
+def analysis_caption(
+    analyses: Sequence[Analysis],
+    split: Split,
+    form: Form,
+    *,
+    classes: Sequence[str] | None = None,
+    information: bool = True,
+) -> str:
+    """`classes`: those that alpha_k was averaged over; `information`: whether its columns are shown."""
+    over = "classes seen" if classes is None else f"{len(classes)} classes that the models are compared on"
+    text = (
+        f"{form} features of the {split} images; alpha_k: means over the {over}; "
+        "± sample deviation over n seeds."
+    )
     floors = sorted({measured(one, split, form)["information"]["floor"] for one in analyses})
     floor = " or ".join(f"{floor:g}" for floor in floors)
-    return (
-        f"{form} features of the {split} images; means over the classes seen, ± sample deviation over n seeds. "
-        f"Information: eigenvalues below {floor} are raised to it (floored: so many a class)."
-    )
+    about = f" Information: eigenvalues below {floor} are raised to it (floored: so many a class)."
+    return text + (about if information else "")
 
 
 def finding_cells(findings: Iterable[Finding]) -> Cells:
     """One row a statement and k: how often it holds, by how much, and where not. Words are not repeated."""
-    header = ["statement", "models", "k", "alpha_k", "difference", "holds", "exceptions"]
+    header = ["statement", "models", "k", "means", "difference", "holds", "exceptions"]
     findings = list(findings)
     new = [
         index == 0 or (findings[index - 1].claim, findings[index - 1].models) != (one.claim, one.models)
@@ -76,10 +99,9 @@ def finding_cells(findings: Iterable[Finding]) -> Cells:
         [
             finding.claim if is_new else "",
             " -> ".join(finding.models) if is_new else "",
-            str(finding.k),
-            " -> ".join(f"{mean:.3f}" for mean in finding.means),
-            f"{finding.difference:+.4f}"
-            + ("" if finding.deviation is None else f" ± {finding.deviation:.4f}"),
+            NOTHING if finding.k is None else str(finding.k),
+            " -> ".join(f"{mean:.{1 if finding.k is None else 3}f}" for mean in finding.means),
+            _difference(finding),
             f"{finding.holds} of {finding.cases}",
             _exceptions(finding),
         ]
@@ -89,11 +111,21 @@ def finding_cells(findings: Iterable[Finding]) -> Cells:
 
 
 def finding_caption(findings: Iterable[Finding]) -> str:
+    findings = list(findings)
     text = (
-        "Of all classes that the models share, times seeds; the statement says the difference is below zero. "
+        "Means of alpha_k (more information: of the proxy) over all classes that the models share, times seeds. "
+        "Each class and seed is a case; the statement says the difference is below zero"
     )
+    claims = {finding.claim for finding in findings}
+    text += " (more information: above). " if "more information" in claims else ". "
     other = dict.fromkeys(key for finding in findings for key in finding.also_differ_in)
     return text + (f"Some of these models also differ in {', '.join(other)}." if other else "")
+
+
+def _difference(finding: Finding) -> str:
+    digits = 1 if finding.k is None else 4
+    spread = "" if finding.deviation is None else f" ± {finding.deviation:.{digits}f}"
+    return f"{finding.difference:+.{digits}f}{spread}"
 
 
 def _exceptions(finding: Finding) -> str:
