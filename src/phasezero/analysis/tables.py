@@ -112,14 +112,15 @@ def finding_cells(findings: Iterable[Finding]) -> Cells:
 
 def finding_caption(findings: Iterable[Finding]) -> str:
     findings = list(findings)
-    text = (
-        "Means of alpha_k (more information: of the proxy) over all classes that the models share, times seeds. "
-        "Each class and seed is a case; the statement says the difference is below zero"
-    )
-    claims = {finding.claim for finding in findings}
-    text += " (more information: above). " if "more information" in claims else ". "
+    parts = ["Over all classes that the models share, times seeds; each class and seed is a case."]
+    if any(finding.k is not None for finding in findings):
+        parts.append("Of alpha_k the statement says that the difference is below zero.")
+    if any(finding.k is None for finding in findings):
+        parts.append("Of the information proxy (without a k) it says above zero.")
     other = dict.fromkeys(key for finding in findings for key in finding.also_differ_in)
-    return text + (f"Some of these models also differ in {', '.join(other)}." if other else "")
+    if other:
+        parts.append(f"Some of these models also differ in {', '.join(other)}.")
+    return " ".join(parts)
 
 
 def _difference(finding: Finding) -> str:

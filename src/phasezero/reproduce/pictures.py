@@ -163,7 +163,7 @@ def _drawn_classes(view: str, analyses: Sequence[Analysis]) -> str:
     first = analyses[0]
     titles = dict(zip(first["classes"], first["class_names"], strict=True))
     names = [titles[one] for one in _classes_shown(view, analyses)]
-    return f"Drawn: {'class' if len(names) == 1 else 'classes'} {', '.join(names)}." if names else ""
+    return f"{'Class' if len(names) == 1 else 'Classes'} drawn: {', '.join(names)}." if names else ""
 
 
 def _every_format(base: Path, make: Callable[[Path], None]) -> list[Path]:
