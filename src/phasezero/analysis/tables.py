@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from phasezero.analysis.compare import TABLE_K, Finding, alpha_of
 from phasezero.analysis.record import Analysis, AnalysisGroup, Split, group_analyses, measured
 from phasezero.analysis.spectra import Form
-from phasezero.results.grid import NOTHING
+from phasezero.results.grid import NOTHING, Grid
 from phasezero.results.metrics import mean_and_deviation
 
 Cells = tuple[list[str], list[list[str]]]
@@ -121,6 +121,11 @@ def finding_caption(findings: Iterable[Finding]) -> str:
     if other:
         parts.append(f"Some of these models also differ in {', '.join(other)}.")
     return " ".join(parts)
+
+
+def findings_grid(findings: Sequence[Finding]) -> Grid:
+    header, rows = finding_cells(findings)
+    return Grid(header, rows, finding_caption(findings), words=len(header))
 
 
 def _difference(finding: Finding) -> str:

@@ -25,7 +25,7 @@ from phasezero.analysis.record import (
     write_analysis,
 )
 from phasezero.analysis.spectra import Form
-from phasezero.analysis.tables import Cells, analysis_caption, analysis_cells, finding_caption, finding_cells
+from phasezero.analysis.tables import Cells, analysis_caption, analysis_cells, findings_grid
 from phasezero.errors import UserError
 from phasezero.results.grid import Grid, print_grid
 from phasezero.results.record import FILE_NAME, find_records
@@ -89,7 +89,7 @@ def analyze(
         show_table(cells, analysis_caption(analyses, split, features))
         findings = compare(analyses, ks=ks, split=split, form=features, later=later)
         if findings:
-            show_table(finding_cells(findings), finding_caption(findings))
+            print_grid(findings_grid(findings), "terminal", Console())
         classes = shared_classes(analyses, later=later)
         for path in write_views(folder, analyses, findings, classes, split, features):
             Console(soft_wrap=True).print(f"wrote {path}", markup=False, highlight=False)

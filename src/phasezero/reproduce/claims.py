@@ -20,8 +20,7 @@ from phasezero.analysis.tables import (
     analysis_caption,
     analysis_cells,
     chosen_columns,
-    finding_caption,
-    finding_cells,
+    findings_grid,
 )
 from phasezero.config import RunConfig
 from phasezero.errors import UserError
@@ -136,7 +135,7 @@ def _spectra(key: str, claim: compare.Claim, title: str, models: Sequence[Model]
         told += f"; the mean over classes and seeds disagrees in {len(worst)} of {len(findings)} comparisons."
         sentences.insert(0, told)
         grids.append(_analysis_grid(analyses, form, claim))
-        grids.append(Grid(*finding_cells(findings), finding_caption(findings), words=2))
+        grids.append(findings_grid(findings))
     return Checked(
         key, title, _verdict_of(findings), sentences, grids, [path for path, _ in found] if findings else []
     )

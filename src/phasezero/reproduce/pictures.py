@@ -27,8 +27,7 @@ from phasezero.analysis.tables import (
     analysis_caption,
     analysis_cells,
     chosen_columns,
-    finding_caption,
-    finding_cells,
+    findings_grid,
 )
 from phasezero.config import RunConfig
 from phasezero.reproduce.plan import Line
@@ -117,7 +116,7 @@ def draw(shown: Shown, place: Folders, base: Path) -> Drawn:
 def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path) -> Drawn:
     """The models' numbers, what of the paper's statements they agree with, and the figure."""
     view, information = shown.target.view, shown.target.view == "information"
-    form: Form = "unit" if information else "raw"
+    form: Form = "unit" if information or view in SPHERES else "raw"
     later = view == "later"
     classes = shared_classes(analyses, later=later) or None
     caption = f"{shown.caption} {_drawn_classes(view, analyses)}".strip()
@@ -128,7 +127,7 @@ def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path) -> Draw
         found = compare(analyses, form=form, later=later, unpaired="leave out")
         findings = [one for one in found if (one.claim == "more information") == information]
         if findings:
-            further.append(Grid(*finding_cells(findings), finding_caption(findings), words=2))
+            further.append(findings_grid(findings))
             files.append(base.with_name(f"{base.name}-findings.json"))
             write_findings(files[0], findings, split="train", form=form)
     drawing = {
