@@ -12,6 +12,7 @@ import os
 # because GNU OpenMP's threads by default spin for long while they wait. Alone, shorter spinning costs nothing.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
+import phasezero._start  # noqa: F401 (a clock that must start before torch is loaded)
 from phasezero._version import __version__
 from phasezero.config import RunConfig, load_yaml
 from phasezero.errors import UserError

@@ -38,6 +38,9 @@ from phasezero.results.record import Classifier, Record, load_records
 from phasezero.results.tables import comparison_warnings, results_grid
 from phasezero.session import run_all
 
+INTERRUPTED = 130
+"""typer's exit code after Ctrl-C."""
+
 app = typer.Typer(
     help="Class-incremental learning that starts right.",
     no_args_is_help=True,
@@ -293,7 +296,7 @@ def store(
         damaged += not sound
         size = entry.path.stat().st_size / 2**20 if entry.path.exists() else 0.0
         state = ("sound" if sound else "DAMAGED") if verify or prune else ""
-        facts = f"{entry.note.get('name')} seed {entry.note.get('seed')}"
+        facts = f"{entry.note.get('name', 'unknown')} seed {entry.note.get('seed', '?')}"
         print(f"{entry.key[:12]}  {size:7.1f} MiB  {facts}  {state}".rstrip())
         if empty or (prune and not sound):
             shelf.remove(entry)
@@ -314,6 +317,7 @@ def main() -> None:
     except DivergenceError as error:
         print(f"phasezero: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("phasezero: stopped; finished runs are kept", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            print("phasezero: stopped; finished phases and runs are kept, --resume goes on", file=sys.stderr)
+        raise

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from phasezero._start import STARTED
 from phasezero._version import __version__
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
@@ -74,6 +75,7 @@ def run(
         timing=Timing(
             started=started.isoformat(timespec="seconds"),
             seconds_total=preparing + trained.seconds,
+            since_start=time.perf_counter() - STARTED,
             reused_phase_zero=trained.reused_phase_zero,
         ),
         environment=environment(trainer.device),

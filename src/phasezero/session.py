@@ -20,17 +20,20 @@ from phasezero.data.images import ImageData
 from phasezero.engine.deadline import Deadline
 from phasezero.engine.listener import Listener, Listeners
 from phasezero.engine.parallel import Job, run_jobs, stays_here, workers_for
+from phasezero.engine.passes import DivergenceError
 from phasezero.engine.persist import phase_checkpoint
 from phasezero.engine.trainer import check
 from phasezero.engine.workload import images_by_phase
 from phasezero.errors import UserError
 from phasezero.progress import RunProgress, TotalProgress, make_progress
 from phasezero.results.figures import draw_curves
+from phasezero.results.files import write_whole
 from phasezero.results.page import write_page
 from phasezero.results.record import FILE_NAME, Record, read_record, write_record
 from phasezero.results.tables import markdown_table
 
 CHECKPOINT = "checkpoint.safetensors"
+DIVERGED = "diverged.txt"
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Written:
     paths: dict[str, Path]
     unfinished: list[RunConfig]
     """Stopped, or not started, because time was up."""
+    diverged: list[str]
+    """What runs that diverged said, where the others went on."""
 
 
 def run_all(
@@ -59,6 +64,7 @@ def run_all(
     watch: Callable[[RunConfig], Listener] | None = None,
     deadline: Deadline | None = None,
     seconds: Sequence[float] = (),
+    go_on: bool = False,
     views: bool = True,
 ) -> Written:
     """Runs each configuration and writes record and configuration of each, then a table, a picture and a page of all.
@@ -67,8 +73,8 @@ def run_all(
     With `resume`, finished runs are kept as they are and a stopped one goes on after its last finished phase.
     `keep_phases` keeps a checkpoint of each phase. `parallel` runs go at once, by default as many as the cores
     carry. `watch` makes a further listener for each run. With a `deadline` a run starts only if its `seconds` fit,
-    and stops after a phase when time is up; what is missing then is named in the result. Without `views` there is
-    no table and no picture.
+    and stops after a phase when time is up; what is missing then is named in the result. With `go_on` a run that
+    diverges leaves a file that says so, and the others go on. Without `views` there is no table and no picture.
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -117,18 +123,23 @@ def run_all(
             others = [total.watch(at)] if total else []
             return Listeners([own, *others, *([watch(config)] if watch else [])])
 
-        for at, record in run_jobs(jobs, workers, listen):
+        diverged: dict[int, str] = {}
+        for at, outcome in run_jobs(jobs, workers, listen, go_on):
             place = waiting[at]
-            finished[place] = record
-            write_record(targets[place] / FILE_NAME, record)
             (targets[place] / "config.yaml").write_text(configs[place].to_yaml())
+            if isinstance(outcome, DivergenceError):
+                diverged[place] = str(outcome)
+                write_whole(targets[place] / DIVERGED, f"{outcome}\n")
+            else:
+                finished[place] = outcome
+                write_record(targets[place] / FILE_NAME, outcome)
         places = sorted(finished)
         records = [finished[place] for place in places]
         paths = {f"run {place + 1}": targets[place] / FILE_NAME for place in places}
         if views and records:
             paths |= write_views(folder, records)
-        missing = [configs[place] for place in range(len(configs)) if place not in finished]
-        return Written(folder, records, paths, missing)
+        missing = [configs[place] for place in range(len(configs)) if place not in {*finished, *diverged}]
+        return Written(folder, records, paths, missing, list(diverged.values()))
 
 
 def planned_images(config: RunConfig, data: ImageData) -> int:
@@ -140,7 +151,7 @@ def planned_images(config: RunConfig, data: ImageData) -> int:
 
 def remove_states(folder: Path) -> None:
     """What an earlier run left here, besides its record: checkpoints, and analyses made of them."""
-    for pattern in (CHECKPOINT, phase_checkpoint(Path(CHECKPOINT), "*").name, analysis_name("*")):
+    for pattern in (CHECKPOINT, DIVERGED, phase_checkpoint(Path(CHECKPOINT), "*").name, analysis_name("*")):
         for stale in folder.glob(pattern):
             stale.unlink()
 
@@ -156,6 +167,16 @@ def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:
 def run_folder(out: Path, config: RunConfig) -> Path:
     """Where a run of a session leaves its files."""
     return out / slug(config.name) / f"seed{config.seed}"
+
+
+def divergence_of(config: RunConfig, out: Path) -> str:
+    """What an earlier session wrote where a run of this very configuration diverged; else nothing."""
+    folder = run_folder(out, config)
+    try:
+        same = (folder / "config.yaml").read_text() == config.to_yaml()
+        return (folder / DIVERGED).read_text().strip() if same else ""
+    except OSError:
+        return ""
 
 
 def slug(name: str) -> str:

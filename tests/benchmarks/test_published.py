@@ -13,6 +13,7 @@ from phasezero.benchmarks import published
 from phasezero.initial.cwd import class_wise_decorrelation
 from phasezero.memory import herd
 from phasezero.methods.lucir import less_forget, margin_ranking
+from phasezero.nets import NETWORKS
 
 
 def test_the_loop_over_classes_is_cwd() -> None:
@@ -31,6 +32,16 @@ def test_trying_every_image_is_herding() -> None:
     features = torch.randn(1, 30, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     picks = herd(features, torch.ones(1, 30, dtype=torch.bool), 7)[0].tolist()
     assert published.herding_loop(features[0], 7) == picks
+
+
+def test_features_are_the_backbones() -> None:
+    torch.manual_seed(0)
+    backbone = NETWORKS["resnet-glyphs"]()
+    images = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
+    found = published.feature_loop(backbone, images, 2, torch.device("cpu"))
+    whole = (torch.from_numpy(images).permute(0, 3, 1, 2) / 255.0 - 0.5) / 0.25
+    with torch.no_grad():
+        assert torch.allclose(found, backbone.eval()(whole).pooled, atol=1e-5)
 
 
 @pytest.mark.parametrize(("new", "eta"), [(6, 0.5), (6, 0.0), (2, 0.5)])

@@ -40,6 +40,11 @@ def small(method: str, precision: str, engine: str) -> RunConfig:
 
 def losses(config: RunConfig, data: ImageData) -> list[float]:
     phases = run(config, data=data)["phases"]
+    for phase in phases:
+        if config.engine.device == "cuda":
+            assert phase["gpu"]["peak_memory_mib"] > 0
+            captured = phase["gpu"]["capture_seconds"]
+            assert captured == 0 if config.engine.engine == "eager" else captured > 0
     return [loss for phase in phases for values in phase["loss"].values() for loss in values]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from phasezero.data.images import ImageData
 from phasezero.engine.checkpoint import load_checkpoint
 from phasezero.engine.deadline import Deadline, OutOfTimeError, parse_duration
 from phasezero.engine.outcome import PhaseResult
+from phasezero.engine.persist import _next_phase
+from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.experiment import run
 from phasezero.presets import preset
@@ -63,6 +66,22 @@ def test_a_run_stops_after_a_phase_and_goes_on_to_the_same_record(
     resumed = run(config, data=toy_data, checkpoint=checkpoint, deadline=Deadline(9999.0, clock))
     whole = run(config, data=toy_data)
     assert json.dumps(comparable_part(resumed)) == json.dumps(comparable_part(whole))
+
+
+def test_the_next_phase_is_judged_by_its_images(
+    toy_data: ImageData, toy_config: Callable[..., RunConfig]
+) -> None:
+    config = toy_config(protocol__phase_sizes=[4, 1, 2], protocol__memory="per_class:3")
+    config = config.override({"training.first.epochs": 6, "training.later.epochs": 2})
+    expected = [
+        2 * 100 * (2 * (14 + 4 * 3)) / (6 * 4 * 14),  # a teacher from here on: twice as long an image
+        100 * (2 * (2 * 14 + 5 * 3)) / (2 * (14 + 4 * 3)),
+    ]
+    trainer = Trainer(config, toy_data)
+    for place, result in enumerate(trainer.run()):
+        if place < 2:
+            timed = replace(result, seconds={"total": 100.0})
+            assert _next_phase(trainer, timed) == pytest.approx(expected[place])
 
 
 def test_the_last_phase_is_never_lost_to_the_deadline(

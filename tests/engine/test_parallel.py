@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from phasezero.config import RunConfig
 from phasezero.engine import parallel
 from phasezero.engine.device import Device
+from phasezero.engine.listener import Listener
 from phasezero.engine.parallel import workers_for
 from phasezero.engine.passes import DivergenceError
 from phasezero.presets import preset
@@ -72,6 +80,59 @@ def test_each_run_has_its_share_of_the_machine(monkeypatch: pytest.MonkeyPatch) 
     assert shares.of(1, 15.0) == pytest.approx(7.5)
     assert shares.of(2, 10.0) == pytest.approx(7.5)
     assert shares.of(2, 20.0) == pytest.approx(15.0)  # half of it in an earlier sitting
+
+
+PARENT = """
+import multiprocessing, os, time
+from concurrent.futures import ProcessPoolExecutor
+from phasezero.engine.parallel import _die_with_parent
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(1, context, initializer=_die_with_parent)
+    print(pool.submit(os.getpid).result(), flush=True)
+    pool.submit(time.sleep, 600).result()
+"""
+
+
+def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=paths)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    for _ in range(300):
+        if not alive(worker):
+            return
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("the worker lived on")
+
+
+def alive(process: int) -> bool:
+    """Running, and not only waiting to be buried by whoever inherited it."""
+    try:
+        return "Z" not in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+
+
+def test_an_interruption_ends_the_workers(tmp_path: Path) -> None:
+    """Whoever stops listening does not wait for processes that would take an hour."""
+    endless = [quick(seed).override({"training.first.epochs": 100_000}) for seed in (0, 1)]
+
+    class Interrupted:
+        def started(self, phases: int, total_images: int) -> None:
+            raise KeyboardInterrupt
+
+    jobs = [parallel.Job(config) for config in endless]
+    with pytest.raises(KeyboardInterrupt):
+        list(parallel.run_jobs(jobs, 2, lambda place: cast(Listener, Interrupted())))
+    assert not [one for one in multiprocessing.active_children() if "Spawn" in one.name and one.is_alive()]
 
 
 # ---- streams of one process: the way of GPUs, here with threads on the CPU ------------------------------------

@@ -15,6 +15,7 @@ from phasezero.config import RunConfig
 from phasezero.data.images import ImageData, ImageSplit
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
+from phasezero.errors import UserError
 from phasezero.results.record import comparable_part
 
 Make = Callable[..., RunConfig]
@@ -52,6 +53,7 @@ def test_a_stored_phase_zero_gives_the_same_record(
         {"protocol.memory": "per_class:2"},
         {"protocol.selection": "random"},
         {"engine.precision": "bf16"},
+        {"engine.threads": 7},
     ],
     ids=str,
 )
@@ -93,6 +95,37 @@ def test_a_damaged_entry_is_never_used(toy_config: Make, toy_data: ImageData, tm
     assert comparable_part(again) == comparable_part(first)
     (mended,) = PhaseZeroStore(tmp_path).entries()
     assert mended.sound
+
+
+def test_an_entry_under_anothers_key_is_never_used(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    """Sound files, wrong place: copied or renamed by hand."""
+    run(toy_config(), data=toy_data, store=tmp_path)
+    (entry,) = PhaseZeroStore(tmp_path).entries()
+    other = toy_config(seed=1)
+    key = key_of(other, toy_data)
+    for suffix in (".json", ".safetensors"):
+        (tmp_path / f"{key}{suffix}").write_bytes(entry.path.with_suffix(suffix).read_bytes())
+    states = {one.key: one.sound for one in PhaseZeroStore(tmp_path).entries()}
+    assert states == {entry.key: True, key: False}
+    assert PhaseZeroStore(tmp_path).find(key) is None
+    assert not run(other, data=toy_data, store=tmp_path)["timing"]["reused_phase_zero"]
+
+
+def test_what_lies_alone_is_listed_as_damaged(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:
+    run(toy_config(), data=toy_data, store=tmp_path)
+    (entry,) = PhaseZeroStore(tmp_path).entries()
+    (tmp_path / "alone.safetensors").write_bytes(b"x")
+    (tmp_path / "note.json").write_text("[]")
+    store = PhaseZeroStore(tmp_path)
+    assert {one.key: one.sound for one in store.entries()} == {entry.key: True, "alone": False, "note": False}
+    for one in store.entries():
+        if not one.sound:
+            store.remove(one)
+    assert [one.key for one in store.entries()] == [entry.key]
+    with pytest.raises(UserError, match="no such folder"):
+        list(PhaseZeroStore(tmp_path / "mistyped").entries())
 
 
 def test_a_note_that_is_no_json_or_lies_alone_is_passed_over(

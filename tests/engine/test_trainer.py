@@ -190,6 +190,13 @@ def test_half_precision_learns_like_float32(precision: str, toy_config: Make, to
     assert half != full
 
 
+def test_seconds_since_the_start_hold_all_others(toy_config: Make, toy_data: ImageData) -> None:
+    record = run(toy_config(engine__device="cpu"), data=toy_data)
+    in_phases = sum(phase["seconds"]["total"] for phase in record["phases"])
+    assert 0 < in_phases <= record["timing"]["seconds_total"] <= record["timing"]["since_start"]
+    assert all("gpu" not in phase for phase in record["phases"])
+
+
 def test_a_folder_of_photos_trains(tmp_path: Path, toy_config: Make) -> None:
     rng = np.random.default_rng(0)
     for side, count in (("train", 5), ("val", 2)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,33 @@ def test_runs_longer_than_the_limit_are_named(tmp_path: Path, console: Console) 
     wish = Wish(("table4",), ("glyphs",), seeds=(0,))
     left = reproduce(wish, out=tmp_path, time_limit=1.0, dry_run=True, console=console)
     assert len(left) == 4
-    assert "4 of them take longer than the time limit and will not be started" in console.export_text()
+    assert "the next phase of 4 of them takes longer than the time limit" in console.export_text()
+
+
+def test_a_run_that_diverges_does_not_keep_the_others_from_running(tmp_path: Path, console: Console) -> None:
+    """A loss limit that two of four runs stay below: the others are named, and not tried again."""
+    free = Wish(("table4",), ("glyphs",), seeds=(0,), settings=MINIMAL)
+    reproduce(free, out=tmp_path / "free", parallel=1, console=Console(quiet=True))
+    records = [read_record(path) for path in (tmp_path / "free").rglob("record.json")]
+    highest = sorted(
+        (max(phase["loss"]["train"][0] for phase in one["phases"]), one["name"]) for one in records
+    )
+    (second, _), (third, _) = highest[1:3]
+    out = tmp_path / "limited"
+    wish = replace(free, settings={**MINIMAL, "engine.loss_limit": (second + third) / 2})
+
+    assert reproduce(wish, out=out, parallel=1, console=console) == []
+    said = console.export_text()
+    diverged = {name for _, name in highest[2:]}
+    assert {read_record(path)["name"] for path in out.rglob("record.json")} == {n for _, n in highest[:2]}
+    assert {path.read_text().split()[0] for path in out.rglob("diverged.txt")} == diverged
+    assert all(f"left out: {name} seed 0: training diverged" in said for name in diverged)
+    assert (out / "table4-glyphs.md").exists()
+
+    assert reproduce(wish, out=out, parallel=1, console=console) == []
+    assert console.export_text().count("not run again") == 2
+    next(out.rglob("diverged.txt")).unlink()
+    assert len(reproduce(wish, out=out, dry_run=True, console=console)) == 1
 
 
 def test_curves_and_sweeps_are_drawn_in_three_formats(tmp_path: Path, console: Console) -> None:

@@ -179,6 +179,9 @@ def test_class_hash_depends_on_order_and_boundaries() -> None:
 def test_comparable_part_ignores_clock_machine_and_folder_only(make_record: Make) -> None:
     one, two = make_record(), make_record()
     two["timing"]["seconds_total"] = 99.0
+    two["timing"]["since_start"] = 123.0
+    two["phases"][0]["gpu"] = {"peak_memory_mib": 900.5, "capture_seconds": 3.0}
+    jsonschema.validate(two, records.schema())
     two["phases"][0]["seconds"]["train"] = 99.0
     two["environment"]["device_name"] = "another"
     assert records.comparable_part(one) == records.comparable_part(two)

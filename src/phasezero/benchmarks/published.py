@@ -56,6 +56,20 @@ def herding_loop(features: Tensor, count: int) -> list[int]:
     return chosen
 
 
+def feature_loop(
+    backbone: nn.Module, images: npt.NDArray[np.uint8], batch_size: int, device: torch.device
+) -> Tensor:
+    """Features of all images, normalised one by one and collected on the host batch by batch."""
+
+    def view(image: npt.NDArray[np.uint8]) -> Tensor:
+        return (torch.from_numpy(image).permute(2, 0, 1).float() / 255 - 0.5) / 0.25
+
+    backbone.eval()
+    with torch.no_grad():
+        loader: DataLoader[Tensor] = DataLoader([view(image) for image in images], batch_size)  # type: ignore[arg-type]
+        return torch.cat([backbone(batch.to(device)).pooled.cpu() for batch in loader])
+
+
 class AugmentedImages(Dataset[tuple[Tensor, int]]):
     """Images as PIL objects, padded, cropped, flipped and normalised one by one."""
 

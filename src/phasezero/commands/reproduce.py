@@ -39,9 +39,7 @@ def reproduce(
     parallel: Annotated[
         str, typer.Option(help="Runs at once; auto: as many as the device carries.")
     ] = "auto",
-    time_limit: Annotated[
-        str, typer.Option(help="30m, 1h30m: start no run that would not fit, stop after a phase.")
-    ] = "",
+    time_limit: Annotated[str, typer.Option(help="30m, 1h30m: start no phase that would not fit.")] = "",
     full: Annotated[bool, typer.Option("--full", help="Train glyphs as long as their presets say.")] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field of every run.")

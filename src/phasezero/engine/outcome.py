@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from phasezero.data.stream import Phase
 from phasezero.engine.evaluate import Labels, Predictions
 from phasezero.results.metrics import Counts, confusion_matrix
-from phasezero.results.record import PhaseRecord, phase_record
+from phasezero.results.record import Gpu, PhaseRecord, phase_record
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class PhaseResult:
     loss: dict[str, list[float]]
     """The mean loss of each epoch, by stage."""
     seconds: dict[str, float]
+    gpu: Gpu | None = None
 
     def to_record(self, phase_sizes: Sequence[int]) -> PhaseRecord:
         """`phase_sizes`: of all phases up to this one."""
@@ -30,7 +31,7 @@ class PhaseResult:
         def confusion(predicted: Labels) -> Counts:
             return confusion_matrix(answers.truth, predicted, self.phase.seen)
 
-        return phase_record(
+        record = phase_record(
             phase_sizes=phase_sizes,
             confusion=confusion(answers.head),
             nearest_mean_confusion=None if answers.nearest_mean is None else confusion(answers.nearest_mean),
@@ -40,3 +41,4 @@ class PhaseResult:
             loss=self.loss,
             seconds=self.seconds,
         )
+        return record if self.gpu is None else {**record, "gpu": self.gpu}

@@ -36,6 +36,7 @@ from phasezero.engine.device import Device
 from phasezero.engine.lanes import MOST_LANES, enter_lane
 from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
+from phasezero.engine.passes import DivergenceError
 from phasezero.experiment import run
 from phasezero.results.record import Record
 
@@ -64,16 +65,19 @@ class Job:
         return self.deadline is None or self.deadline.allows(self.seconds)
 
     def run(self, listener: Listener) -> Record:
-        return run(
-            self.config,
-            root=self.root,
-            data=self.data,
-            listener=listener,
-            checkpoint=self.checkpoint,
-            store=self.store,
-            keep_phases=self.keep_phases,
-            deadline=self.deadline,
-        )
+        try:
+            return run(
+                self.config,
+                root=self.root,
+                data=self.data,
+                listener=listener,
+                checkpoint=self.checkpoint,
+                store=self.store,
+                keep_phases=self.keep_phases,
+                deadline=self.deadline,
+            )
+        except DivergenceError as error:
+            raise DivergenceError(f"{self.config.name} seed {self.config.seed}: {error}") from None
 
 
 def workers_for(configs: Sequence[RunConfig]) -> int:
@@ -109,22 +113,30 @@ class StoppedError(Exception):
 
 
 def run_jobs(
-    jobs: Sequence[Job], workers: int, listen: Callable[[int], Listener]
-) -> Iterator[tuple[int, Record]]:
+    jobs: Sequence[Job],
+    workers: int,
+    listen: Callable[[int], Listener],
+    go_on: bool = False,
+) -> Iterator[tuple[int, Record | DivergenceError]]:
     """(place, record) of each job as it finishes; `listen(place)` makes the listener of a job that starts.
 
     A job that is out of time is left out. After a failure no further job starts; what was running is finished
-    and handed out before it is raised.
+    and handed out before it is raised. With `go_on` a run that diverged is no failure: its error takes the
+    place of its record.
     """
     if workers == 1:
         for place, job in enumerate(jobs):
             if not job.fits:
                 continue
             try:
-                record = job.run(listen(place))
+                outcome: Record | DivergenceError = job.run(listen(place))
             except OutOfTimeError:
                 continue
-            yield place, record
+            except DivergenceError as divergence:
+                if not go_on:
+                    raise
+                outcome = divergence
+            yield place, outcome
         return
     device = shared_device([job.config for job in jobs])
     if device is not None:
@@ -149,6 +161,8 @@ def run_jobs(
                     record = future.result()
                     record["timing"]["share_seconds"] = shares.of(place, record["timing"]["seconds_total"])
                     yield place, record
+                elif go_on and isinstance(error, DivergenceError):
+                    yield place, error
                 elif failure is None and not isinstance(error, OutOfTimeError):
                     failure = error
                     for waiting in places:
@@ -186,8 +200,28 @@ Crew = tuple[Executor, Any]
 @contextlib.contextmanager
 def _in_processes(workers: int) -> Iterator[Crew]:
     context = multiprocessing.get_context("spawn")  # a forked CUDA, or a forked thread pool, does not work
-    with context.Manager() as manager, ProcessPoolExecutor(workers, context) as pool:
-        yield pool, manager.Queue()
+    with (
+        context.Manager() as manager,
+        ProcessPoolExecutor(workers, context, initializer=_die_with_parent) as pool,
+    ):
+        try:
+            yield pool, manager.Queue()
+        except BaseException:  # an interruption: what they were at goes on from its last phase
+            for worker in list((pool._processes or {}).values()):
+                worker.terminate()
+            raise
+
+
+def _die_with_parent() -> None:
+    """A worker whose parent was killed would otherwise train all that is queued, unheard."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from phasezero.data.loader import ImageSource, Ticket
 from phasezero.engine.device import COMPILATION_PAYS, Device
-from phasezero.engine.step import StepProgram, make_step
+from phasezero.engine.step import CapturedStep, StepProgram, make_step
 from phasezero.methods.base import Loss, Stage
 from phasezero.nets import IncrementalModel
 
@@ -76,6 +76,10 @@ class StagePass:
         finally:
             for parameter, needed in before:
                 parameter.requires_grad_(needed)
+
+    @property
+    def capture_seconds(self) -> float:
+        return self.step.capture_seconds if isinstance(self.step, CapturedStep) else 0.0
 
     def close(self) -> None:
         """Lets go of the gradients, but for those that go on accumulating."""

@@ -14,11 +14,15 @@ from phasezero.data.images import ImageData
 from phasezero.engine.checkpoint import load_checkpoint, save_checkpoint
 from phasezero.engine.deadline import Deadline, OutOfTimeError
 from phasezero.engine.listener import Listener, OracleEpochs
+from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
+from phasezero.engine.workload import images_by_phase
 from phasezero.errors import UserError
 from phasezero.nets import IncrementalModel
 from phasezero.results.record import PhaseRecord
+
+TEACHER_TAKES = 2  # times as long as in phase 0, and that is on the safe side for most methods
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ def train_phases(
     """All phases of a trainer: from its checkpoint on, or from a stored phase 0 on, or from the start.
 
     `keep_phases` keeps the state after each phase, not only the last, for those who want to look at it later.
-    OutOfTimeError is raised after a phase (its checkpoint written) when another as long would end after `deadline`.
+    OutOfTimeError is raised after a phase (its checkpoint written) when the next would likely end after `deadline`.
     """
     config, clock = trainer.config, time.perf_counter()
     phases: list[PhaseRecord] = []
@@ -82,9 +86,17 @@ def train_phases(
                 claim.close()
             keep(seconds)
             more = len(phases) < len(trainer.stream.phases)
-            if more and deadline is not None and not deadline.allows(result.seconds["total"]):
+            if more and deadline is not None and not deadline.allows(_next_phase(trainer, result)):
                 raise OutOfTimeError(f"{config.name} seed {config.seed}: {len(phases)} phases are finished")
     return Trained(phases, time.perf_counter() - clock, reused)
+
+
+def _next_phase(trainer: Trainer, last: PhaseResult) -> float:
+    """Seconds of the phase to come, going by those of the last one and the images of both."""
+    images = images_by_phase(trainer.config, trainer.stream, [len(one) for one in trainer.train_by_class])
+    place = last.phase.index
+    teacher = 1 if place else TEACHER_TAKES
+    return last.seconds["total"] * teacher * images[place + 1] / max(images[place], 1)
 
 
 class OracleWorkshop:

@@ -8,6 +8,7 @@ last batch is smaller); the learning rate lives in a tensor, so that it moves wi
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from typing import cast
 
@@ -168,6 +169,7 @@ class CapturedStep:
             # would be freed on the wrong stream.)
             program.teacher_stream = current_lane(program.device).aside
         self.graphs: dict[tuple[torch.Size, ...], tuple[torch.cuda.CUDAGraph, Ticket]] = {}
+        self.capture_seconds = 0.0
 
     def __call__(self, ticket: Ticket) -> None:
         shape = tuple(part.shape for part in ticket)
@@ -180,7 +182,10 @@ class CapturedStep:
 
     def _capture(self, ticket: Ticket) -> tuple[torch.cuda.CUDAGraph, Ticket]:
         with DEVICE_CALM, algorithm_search(ticket[-1].shape[-1] == self.program.batch_size):
-            return self._captured(tuple(part.clone() for part in ticket))
+            clock = time.perf_counter()
+            captured = self._captured(tuple(part.clone() for part in ticket))
+            self.capture_seconds += time.perf_counter() - clock
+            return captured
 
     def _captured(self, inputs: Ticket) -> tuple[torch.cuda.CUDAGraph, Ticket]:
         # Warming up trains: what it changes is put back, so that a captured run equals an eager one.

@@ -1,7 +1,8 @@
 """Finished phase-0 states, kept by content: what went into one is hashed, and the hash is its name.
 
 S=10, 5 and 2 share their phase 0, as do LUCIR and AANet, and an oracle is the phase 0 of all classes. An entry
-is a checkpoint file with a digest beside it; one that does not match its digest is never used.
+is a checkpoint file with a note beside it; one whose file does not match the note's digest, or whose note is of
+another key, is never used.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from phasezero.results.record import PhaseRecord
 
 def phase_zero_key(config: RunConfig, data: ImageData, trainer: Trainer) -> str:
     """A hash over everything that a finished phase 0 depends on, and nothing that only later phases see."""
-    first = trainer.stream.order[: trainer.stream.phases[0].seen]
+    first, device = trainer.stream.order[: trainer.stream.phases[0].seen], trainer.device
     inputs = {
         "phasezero": __version__,
         "torch": torch.__version__,
@@ -44,7 +45,9 @@ def phase_zero_key(config: RunConfig, data: ImageData, trainer: Trainer) -> str:
         "classes": [data.class_ids[index] for index in first],
         "images": [_fingerprint(split, first) for split in (data.train, data.test)],
         "preparation": asdict(data.preparation),
-        "device": [trainer.device.description, trainer.device.precision, trainer.device.engine],
+        "device": [device.description, device.precision, device.engine],
+        # How sums are rounded goes by thread.
+        **({"threads": device.threads} if device.torch.type == "cpu" else {}),
         **phase_zero_settings(config, len(first)),
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
@@ -81,12 +84,13 @@ class Entry:
     key: str
     path: Path
     note: dict[str, Any]
-    """Who made it: the run's name and seed, seconds, the file's digest."""
+    """Who made it: the run's name and seed, seconds, its key, the file's digest. Empty where it cannot be read."""
 
     @property
     def sound(self) -> bool:
-        """Whether the file is what was written."""
-        return self.path.exists() and _digest(self.path) == self.note.get("sha256")
+        """Whether the file is what was written, and under this key."""
+        mine = self.path.exists() and self.note.get("key") == self.key
+        return mine and _digest(self.path) == self.note.get("sha256")
 
 
 class PhaseZeroStore:
@@ -95,8 +99,8 @@ class PhaseZeroStore:
 
     def find(self, key: str) -> Checkpoint | None:
         """The entry of that key; None where there is none, or none to be trusted."""
-        entry = self._entry(self.folder / f"{key}.json")
-        if entry is None or not entry.sound:
+        entry = self._entry(key)
+        if not entry.sound:
             return None
         try:
             return load_checkpoint(entry.path)
@@ -121,28 +125,30 @@ class PhaseZeroStore:
         path = self.folder / f"{key}.safetensors"
         save_checkpoint(path, config, trainer, [phase], seconds)
         accuracy = phase["accuracy"]["head"]
-        note = {"name": config.name, "seed": config.seed, "seconds": seconds, "accuracy": accuracy}
+        made_by = {"name": config.name, "seed": config.seed, "seconds": seconds, "accuracy": accuracy}
+        note = {"key": key, **made_by, "sha256": _digest(path)}
         temporary = self.folder / f".{key}.{os.getpid()}.tmp"
-        temporary.write_text(json.dumps({**note, "sha256": _digest(path)}, indent=1) + "\n")
+        temporary.write_text(json.dumps(note, indent=1) + "\n")
         os.replace(temporary, self.folder / f"{key}.json")
 
     def entries(self) -> Iterator[Entry]:
-        for note in sorted(self.folder.glob("*.json")):
-            entry = self._entry(note)
-            if entry is not None:
-                yield entry
+        """All there are, those that are not to be trusted too: a note without a file, a file without a note."""
+        if not self.folder.is_dir():
+            raise UserError(f"store {self.folder}: there is no such folder")
+        found = [path for suffix in ("json", "safetensors") for path in self.folder.glob(f"*.{suffix}")]
+        for key in sorted({path.stem for path in found if not path.name.startswith(".")}):
+            yield self._entry(key)
 
     def remove(self, entry: Entry) -> None:
         entry.path.unlink(missing_ok=True)
         self._lock(entry.key).unlink(missing_ok=True)
         (self.folder / f"{entry.key}.json").unlink(missing_ok=True)
 
-    def _entry(self, note: Path) -> Entry | None:
-        try:
-            facts = json.loads(note.read_text())
-        except (OSError, ValueError):
-            return None
-        return Entry(note.stem, note.with_suffix(".safetensors"), facts) if isinstance(facts, dict) else None
+    def _entry(self, key: str) -> Entry:
+        facts: Any = {}
+        with contextlib.suppress(OSError, ValueError):
+            facts = json.loads((self.folder / f"{key}.json").read_text())
+        return Entry(key, self.folder / f"{key}.safetensors", facts if isinstance(facts, dict) else {})
 
 
 def _digest(path: Path) -> str:

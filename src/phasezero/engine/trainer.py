@@ -26,6 +26,7 @@ from phasezero.memory import ExemplarMemory, MemoryRule
 from phasezero.methods import METHODS, Batch, Stage
 from phasezero.methods.base import Loss
 from phasezero.nets import NETWORKS, IncrementalModel
+from phasezero.results.record import Gpu
 from phasezero.seeding import derive_seed, generator, seeded_globally
 
 
@@ -82,6 +83,7 @@ class Trainer:
         self.model = self.device.place(model)
         self.teacher: IncrementalModel | None = None
         self.phases_done = 0
+        self.capture_seconds = 0.0
 
     def restore(self, phases_done: int, model: Mapping[str, Tensor], exemplars: Sequence[Tensor]) -> None:
         """Puts back what a finished phase left: `run` then goes on with the next."""
@@ -106,7 +108,9 @@ class Trainer:
             yield result
 
     def _run_phase(self, phase: Phase) -> PhaseResult:
-        clock = _Clock(self.device)
+        clock, self.capture_seconds = _Clock(self.device), 0.0
+        if self.device.torch.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device.torch)
         images = _PhaseView(self, phase)
         with DEVICE_CALM:
             self.method.grow(self.model, phase, generator(self.config.seed, "head", phase.index))
@@ -131,7 +135,14 @@ class Trainer:
                 self.teacher = self.model.teacher_copy()
             predictions = self._evaluate(phase)
             clock.lap("evaluate")
-        return PhaseResult(phase, train_images, predictions, self.memory.counts(), losses, clock.seconds())
+        facts = (phase, train_images, predictions, self.memory.counts(), losses, clock.seconds())
+        return PhaseResult(*facts, gpu=self._gpu_facts())
+
+    def _gpu_facts(self) -> Gpu | None:
+        if self.device.torch.type != "cuda":
+            return None
+        peak = torch.cuda.max_memory_allocated(self.device.torch)
+        return Gpu(peak_memory_mib=peak / 2**20, capture_seconds=self.capture_seconds)
 
     def _run_stage(self, stage: Stage, phase: Phase, images: _PhaseView, indices: Tensor) -> list[float]:
         loss = self._with_initial_terms(stage.loss, phase)  # may train an oracle, so not in the device's calm
@@ -159,6 +170,7 @@ class Trainer:
                     self.listener.epoch(phase, stage.name, epoch - 1, epochs, means[0], len(indices))
             under_way = begun
         for one in passes:
+            self.capture_seconds += one.capture_seconds
             one.close()
         return mean_losses
 

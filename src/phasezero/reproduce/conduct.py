@@ -23,7 +23,7 @@ from phasezero.reproduce.targets import TARGETS, Target
 from phasezero.reproduce.views import Shown, write_texts
 from phasezero.results.grid import Grid, print_grid
 from phasezero.results.record import FILE_NAME, Record, find_records, read_record
-from phasezero.session import run_all, run_folder, slug
+from phasezero.session import DIVERGED, divergence_of, run_all, run_folder, slug
 
 
 @dataclass(frozen=True)
@@ -105,20 +105,26 @@ def reproduce(
     deadline = None if time_limit is None else Deadline(clock() + time_limit, clock)
     found = find(out, records)
     planned = attach(plan(wish), found)
-    todo = missing_runs((line, shown.seeds) for shown in planned for line in shown.lines)
+    missing = missing_runs((line, shown.seeds) for shown in planned for line in shown.lines)
+    before = [said for config in missing if (said := divergence_of(config, out))]
+    todo = [config for config in missing if not divergence_of(config, out)]
     workers = min(parallel or (workers_for(todo) if todo else 1), max(len(todo), 1))
     guess = estimate(todo, [record for _, record in found], out, workers)
     print_plan(planned, todo, guess, workers, console)
-    too_long = sum(seconds > time_limit for seconds in guess.seconds) if time_limit is not None else 0
+    too_long = sum(seconds > time_limit for seconds in guess.next_phase) if time_limit is not None else 0
     if too_long:
-        console.print(f"note: {too_long} of them take longer than the time limit and will not be started")
+        console.print(
+            f"note: the next phase of {too_long} of them takes longer than the time limit: not started"
+        )
+    for said in before:
+        console.print(f"note: not run again, {DIVERGED} in its folder says why: {said}", markup=False)
     if dry_run:
         return todo
     left: list[RunConfig] = []
     if todo:
         refuse_missing(todo, root or default_root())
         refuse_models_gone(todo, out)
-        left = run_all(
+        written = run_all(
             todo,
             root=root,
             out=out,
@@ -128,9 +134,13 @@ def reproduce(
             console=console,
             watch=watch,
             deadline=deadline,
-            seconds=guess.seconds,
+            seconds=guess.next_phase,
+            go_on=True,
             views=False,
-        ).unfinished
+        )
+        left = written.unfinished
+        for said in written.diverged:
+            console.print(f"left out: {said}", markup=False)
     place = Folders(out, root, store or out / "phase0")
     for shown in attach(plan(wish), find(out, records)):
         show(shown, place, console)

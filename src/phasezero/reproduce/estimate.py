@@ -89,6 +89,8 @@ def _images(phase: PhaseRecord) -> int:
 class Estimate:
     seconds: list[float]
     """Of each run beside the others, in the order given; whoever comes first pays for a shared phase 0."""
+    next_phase: list[float]
+    """Of the phase that each would begin with: what must fit for anything to be gained."""
     guessed: bool
     """Whether any of it is no measurement of this machine."""
 
@@ -98,7 +100,7 @@ def estimate(
 ) -> Estimate:
     """So many runs at once, in this order, with a store; phases that a checkpoint in `out` holds are done."""
     pace, paid = Pace(records), set[str]()
-    seconds, guessed = [], False
+    seconds, next_phase, guessed = [], [], False
     for config in configs:
         device = Device.choose(config.engine)
         classes, images = SIZES[family_of(config.protocol.data)]
@@ -110,14 +112,16 @@ def estimate(
         done = finished_phases(run_folder(out, config) / CHECKPOINT, config)
         first_pace, first_known = pace.of(config, device, first=True)
         later_pace, later_known = pace.of(config, device, first=False)
-        alone = 0.0
+        phase_zero = 0.0
         for shared, cost in _phase_zeros(config, first, len(stream.order), images):
-            alone += 0.0 if done or shared in paid else cost * first_pace
+            phase_zero += 0.0 if done or shared in paid else cost * first_pace
             paid.add(shared)
-        alone += sum(later[max(done - 1, 0) :]) * later_pace
+        costs = [phase_zero, *(images * later_pace for images in later[max(done - 1, 0) :])]
+        costs = [cost * (workers if device.torch.type == "cuda" else 1) for cost in costs]  # a GPU is shared
         guessed = guessed or not (first_known and (later_known or not later))
-        seconds.append(alone * (workers if device.torch.type == "cuda" else 1))  # a GPU is shared
-    return Estimate(seconds, guessed)
+        seconds.append(sum(costs))
+        next_phase.append(next((cost for cost in costs if cost), 0.0))
+    return Estimate(seconds, next_phase, guessed)
 
 
 def _phase_zeros(config: RunConfig, own: int, classes: int, images: int) -> Iterable[tuple[str, int]]:

@@ -62,6 +62,11 @@ class Memory(TypedDict):
     total: int
 
 
+class Gpu(TypedDict):
+    peak_memory_mib: float
+    capture_seconds: float
+
+
 class PhaseRecord(TypedDict):
     phase: int
     new_classes: int
@@ -74,6 +79,7 @@ class PhaseRecord(TypedDict):
     memory: Memory
     loss: dict[str, list[float]]
     seconds: dict[str, float]
+    gpu: NotRequired[Gpu]
 
 
 class Metrics(TypedDict):
@@ -92,6 +98,7 @@ class Summary(TypedDict):
 class Timing(TypedDict):
     started: str
     seconds_total: float
+    since_start: NotRequired[float]
     share_seconds: NotRequired[float]
     reused_phase_zero: bool
 
@@ -260,7 +267,8 @@ def _metrics(accuracies: Sequence[float], matrix: Sequence[Sequence[float]]) -> 
 def comparable_part(record: Record) -> dict[str, Any]:
     """What two runs of one configuration and seed must share bit for bit: no clock, no machine."""
     part: dict[str, Any] = {k: v for k, v in record.items() if k not in ("timing", "environment")}
-    part["phases"] = [{k: v for k, v in phase.items() if k != "seconds"} for phase in record["phases"]]
+    computed = ("seconds", "gpu")
+    part["phases"] = [{k: v for k, v in phase.items() if k not in computed} for phase in record["phases"]]
     return part
 
 
