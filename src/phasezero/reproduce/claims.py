@@ -1,14 +1,13 @@
 """The paper's claims about what CwD and the oracle do, held against the CIFAR100 runs and analyses that are there.
 
 The paper made these on ImageNet100. Each claim is checked on the runs of a figure of the paper, by rules that are
-written down here; nothing is decided by looking.
+written down here and, where it is about accuracy, in `curves.py`; nothing is decided by looking.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -24,17 +23,12 @@ from phasezero.analysis.tables import (
 )
 from phasezero.config import RunConfig
 from phasezero.errors import UserError
-from phasezero.reproduce.plan import Line, Shelf, expand, phase_zero_of, with_records
-from phasezero.reproduce.targets import CIFAR100, TARGETS
-from phasezero.reproduce.verdicts import DOES_NOT_HOLD, HOLDS, NO_RECORD, ON_AVERAGE, Checked, verdict_of
-from phasezero.reproduce.views import NAMES, averages
-from phasezero.results.grid import Cell, Grid, Spread
-from phasezero.results.metrics import mean_and_deviation
+from phasezero.reproduce.curves import check_eta_curve, check_mimic, on_cifar100
+from phasezero.reproduce.plan import Line, Shelf, phase_zero_of
+from phasezero.reproduce.verdicts import DOES_NOT_HOLD, HOLDS, NO_RECORD, ON_AVERAGE, Checked
+from phasezero.reproduce.views import NAMES
+from phasezero.results.grid import Grid
 from phasezero.results.record import class_hash
-from phasezero.results.tables import spread
-
-HARDLY = 1.0
-"""Points by which phase 0 may change and still "hardly change"; the paper gives no number."""
 
 CLAIM_KEYS = ("cwd-gain", "more-classes", "larger-eta", "information", "mimic", "eta-curve")
 
@@ -45,8 +39,8 @@ def check_claims(shelf: Shelf, analyses: Sequence[tuple[Path, Analysis]]) -> lis
         _more_classes(models),
         _larger_eta(models),
         _information(models),
-        _mimic(shelf),
-        _eta_curve(shelf),
+        check_mimic(shelf),
+        check_eta_curve(shelf),
     ]
 
 
@@ -71,16 +65,12 @@ def models_of_figures(analyses: Iterable[tuple[Path, Analysis]]) -> list[Model]:
                 config = RunConfig.from_dict(analysis["config"])
                 by_phase_zero.setdefault(phase_zero_of(config), (path, analysis))
     seeds = sorted({analysis["seed"] for _, analysis in by_phase_zero.values()})
-    lines = {line.config.name: line for name in ("fig3", "fig4", "fig7") for line in _lines(name)}
+    lines = {line.config.name: line for name in ("fig3", "fig4", "fig7") for line in on_cifar100(name)}
     models = []
     for line in lines.values():
         found = [by_phase_zero.get(phase_zero_of(line.seeded(seed))) for seed in seeds]
         models.append(Model(line, tuple(_told_as(line, *one) for one in found if one)))
     return models
-
-
-def _lines(target: str) -> list[Line]:
-    return expand(TARGETS[target], CIFAR100, {})
 
 
 def _told_as(line: Line, path: Path, analysis: Analysis) -> tuple[Path, Analysis]:
@@ -161,111 +151,3 @@ def _verdict_of(findings: Sequence[compare.Finding]) -> str:
     if not all(finding.holds_on_average for finding in findings):
         return DOES_NOT_HOLD
     return ON_AVERAGE if any(finding.exceptions for finding in findings) else HOLDS
-
-
-def _of_one_precision(target: str, shelf: Shelf) -> tuple[list[Line], str]:
-    """A target's lines with the records of the precision that has most of them: they are not averaged together."""
-    counts = Counter(
-        record["environment"]["precision"] for line in _lines(target) for _, record in shelf.of(line.config)
-    )
-    if not counts:
-        return _lines(target), ""
-    precision = min(counts, key=lambda name: (-counts[name], name))
-    some = Shelf(one for one in shelf.records if one[1]["environment"]["precision"] == precision)
-    seeds = {record["seed"] for _, record in some.records}
-    return [with_records(line, seeds, some) for line in _lines(target)], precision
-
-
-def _paths(lines: Iterable[Line]) -> list[Path]:
-    return [path for line in lines for path, _ in line.records.values()]
-
-
-def _mimic(shelf: Shelf) -> Checked:
-    """Later phases: their mean and the last one, both above those of beta 0; phase 0 within HARDLY of it."""
-    lines, precision = _of_one_precision("fig11", shelf)
-    measures: dict[str, Callable[[list[float]], float]] = {
-        "phase 0": lambda run: run[0],
-        "later phases": lambda run: sum(run[1:]) / len(run[1:]),
-        "last": lambda run: run[-1],
-        "average": lambda run: sum(run) / len(run),
-    }
-    rows: list[list[Cell]] = []
-    sentences, verdicts, used = [], [], []
-    for panel in dict.fromkeys(line.panel for line in lines):
-        there = [line for line in lines if line.panel == panel and line.records]
-        means = {}
-        for line in there:
-            runs = [
-                [phase["accuracy"]["head"] for phase in record["phases"]]
-                for _, (_, record) in sorted(line.records.items())
-            ]
-            values = {name: [measure(run) for run in runs] for name, measure in measures.items()}
-            means[line.weight] = {name: mean_and_deviation(some)[0] for name, some in values.items()}
-            size = str(line.config.protocol.base)
-            rows.append([size, f"{line.weight:g}", str(len(runs)), *map(spread, values.values())])
-        plain = means.pop(0.0, None)
-        where = panel.partition(": ")[2]
-        if plain is None or not means:
-            sentences.append(f"{where}: no record yet of beta {'above 0' if plain else '0'}.")
-            continue
-        lifts = all(some[name] > plain[name] for some in means.values() for name in ("later phases", "last"))
-        change = max((some["phase 0"] - plain["phase 0"] for some in means.values()), key=abs)
-        sentences.append(
-            f"{where}: later phases are {'' if lifts else 'not '}lifted by every beta above 0 that was run; "
-            f"phase 0 changes by {change:+.2f} at most ({'within' if abs(change) <= HARDLY else 'beyond'} "
-            f"{HARDLY:g} point)."
-        )
-        verdicts.append(lifts and abs(change) <= HARDLY)
-        used += there
-    header = ["B", "beta", "n", *measures]
-    caption = "Accuracy in percent; later phases: the mean of all but phase 0." + _in(precision)
-    return Checked(
-        "mimic",
-        "Mimicking the oracle in phase 0 lifts later phases, while phase 0 hardly changes (Fig. 2, Fig. 11)",
-        verdict_of(verdicts),
-        sentences,
-        [Grid(header, rows, caption)] if verdicts else [],
-        _paths(used),
-    )
-
-
-def _eta_curve(shelf: Shelf) -> Checked:
-    """Rises and then falls: of three etas or more, 0 among them, the best is neither the first nor the last."""
-    lines, precision = _of_one_precision("fig6", shelf)
-    rows: list[list[Cell]] = []
-    sentences, verdicts, used = [], [], []
-    for step in dict.fromkeys(line.config.protocol.step for line in lines):
-        there = sorted(
-            (line for line in lines if line.config.protocol.step == step and line.records),
-            key=lambda line: line.weight,
-        )
-        curve = [(line.weight, mean_and_deviation(averages(line))[0]) for line in there]
-        rows += [
-            [str(step), f"{line.weight:g}", str(len(line.records)), spread(averages(line))] for line in there
-        ]
-        used += there
-        if len(curve) < 3 or curve[0][0] != 0:
-            had = ", ".join(f"{eta:g}" for eta, _ in curve) or "none"
-            sentences.append(f"S={step}: no record yet of three etas with 0 among them (there: {had}).")
-            continue
-        best, most = max(curve, key=lambda point: point[1])
-        inside = curve[0][0] < best < curve[-1][0]
-        first, last = Spread(most - curve[0][1], sign=True), Spread(curve[-1][1] - most, sign=True)
-        sentences.append(
-            f"S={step}: the best eta is {best:g}, {first} from eta 0, and {last} from there to eta "
-            f"{curve[-1][0]:g}: it {'rises and then falls' if inside else 'does not rise and then fall'}."
-        )
-        verdicts.append(inside)
-    caption = "Average incremental accuracy in percent." + _in(precision)
-    return Checked(
-        "eta-curve",
-        "The average incremental accuracy over eta rises and then falls (Fig. 6)",
-        verdict_of(verdicts),
-        sentences,
-        [Grid(["S", "eta", "n", "average"], rows, caption)],
-        _paths(used),
-    )
-
-
-def _in(precision: str) -> str:
-    return f" Runs in {precision}." if precision else ""
