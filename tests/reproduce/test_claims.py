@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,7 +28,8 @@ def section(folder: Path, start: str) -> str:
 
 
 def verdict(text: str) -> str:
-    return text.split("**")[1]
+    """Without how many models it stands on."""
+    return re.sub(r" \(so far \d+ of \d+ models\)", "", text.split("**")[1])
 
 
 @pytest.fixture
@@ -110,6 +112,7 @@ def test_more_classes_over_all_shared_classes(tmp_path: Path) -> None:
     spectrum(tmp_path, alone(25), [0.5])
     text = section(tmp_path, start)
     assert verdict(text) == "Holds."
+    assert "**Holds (so far 2 of 4 models).**" in text
     assert "30 of 30 cases (classes times seeds times k=1, 2, 5) agree" in text
     assert "Not analysed yet: lucir/cifar100/sizes50, lucir/cifar100/sizes100." in text
     assert "| LUCIR, 10 classes, eta 0 | 1 | 80.00 | 0.600 | 0.700 | 0.800 |" in text
@@ -156,7 +159,11 @@ def test_information_that_falls_and_models_of_changed_training(tmp_path: Path) -
 def test_models_without_a_common_seed_are_not_compared(tmp_path: Path) -> None:
     spectrum(tmp_path, alone(50), [0.6], 0)
     spectrum(tmp_path, alone(50, "cwd:0.5"), [0.5], 1)
-    assert verdict(section(tmp_path, "Larger eta")) == "No record yet."
+    text = section(tmp_path, "Larger eta")
+    assert text.split("**")[1] == "No record yet."
+    assert (
+        "without a neighbour of the same seed: LUCIR, 50 classes, eta 0; LUCIR, 50 classes, eta 0.5." in text
+    )
 
 
 def test_mimicking_the_oracle(keep: Callable[..., None], tmp_path: Path) -> None:
@@ -200,6 +207,7 @@ def test_the_curve_over_eta(keep: Callable[..., None], tmp_path: Path) -> None:
     assert verdict(text) == "Holds."
     assert "the best eta is 1, +2.20 from eta 0, and -0.70 from there to eta 1.25" in text
     assert "| 10 | 1 | 2 | 68.20 ± 0.28 |" in text
+    assert "**Holds (so far 4 of 12 models).**" in text
     assert "## Records that are no cell" not in write_results(tmp_path, tmp_path)
     keep(lucir(10, "cwd:0.25"), [10.0], "tf32")  # another precision does not come in
     assert "| 10 | 0.25 |" not in section(tmp_path, start)

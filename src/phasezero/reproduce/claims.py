@@ -25,7 +25,7 @@ from phasezero.config import RunConfig
 from phasezero.errors import UserError
 from phasezero.reproduce.curves import check_eta_curve, check_mimic, on_cifar100
 from phasezero.reproduce.plan import Line, Shelf, phase_zero_of
-from phasezero.reproduce.verdicts import DOES_NOT_HOLD, HOLDS, NO_RECORD, ON_AVERAGE, Checked
+from phasezero.reproduce.verdicts import DOES_NOT_HOLD, HOLDS, NO_RECORD, ON_AVERAGE, Checked, so_far
 from phasezero.reproduce.views import NAMES
 from phasezero.results.grid import Grid
 from phasezero.results.record import class_hash
@@ -114,6 +114,9 @@ def _spectra(key: str, claim: compare.Claim, title: str, models: Sequence[Model]
     findings = [finding for finding in compared if finding.claim == claim]
     missing = [model.line.config.name for model in models if not model.found]
     sentences = [f"Not analysed yet: {', '.join(missing)}."] if missing else []
+    names = {name for finding in findings for name in finding.models}
+    if alone := list(dict.fromkeys(one["name"] for one in analyses if one["name"] not in names)):
+        sentences.append(f"Analysed, but without a neighbour of the same seed: {'; '.join(alone)}.")
     grids = []
     if findings:
         cases, exceptions = (
@@ -127,7 +130,12 @@ def _spectra(key: str, claim: compare.Claim, title: str, models: Sequence[Model]
         grids.append(_analysis_grid(analyses, form, claim))
         grids.append(findings_grid(findings))
     return Checked(
-        key, title, _verdict_of(findings), sentences, grids, [path for path, _ in found] if findings else []
+        key,
+        title,
+        so_far(_verdict_of(findings), [model.found for model in models]),
+        sentences,
+        grids,
+        [path for path, _ in found] if findings else [],
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from phasezero.reproduce.plan import Line, Shelf, expand, with_records
 from phasezero.reproduce.targets import CIFAR100, TARGETS
-from phasezero.reproduce.verdicts import Checked, verdict_of
+from phasezero.reproduce.verdicts import Checked, so_far, verdict_of
 from phasezero.reproduce.views import averages
 from phasezero.results.grid import Cell, Grid, Spread
 from phasezero.results.metrics import mean_and_deviation
@@ -83,7 +83,7 @@ def check_mimic(shelf: Shelf) -> Checked:
     return Checked(
         "mimic",
         "Mimicking the oracle in phase 0 lifts later phases, while phase 0 hardly changes (Fig. 2, Fig. 11)",
-        verdict_of(verdicts),
+        so_far(verdict_of(verdicts), [line.records for line in lines]),
         sentences,
         [Grid(header, rows, caption)] if verdicts else [],
         _paths(used),
@@ -121,7 +121,7 @@ def check_eta_curve(shelf: Shelf) -> Checked:
     return Checked(
         "eta-curve",
         "The average incremental accuracy over eta rises and then falls (Fig. 6)",
-        verdict_of(verdicts),
+        so_far(verdict_of(verdicts), [line.records for line in lines]),
         sentences,
         [Grid(["S", "eta", "n", "average"], rows, caption)],
         _paths(used),
