@@ -180,6 +180,8 @@ def test_a_table_over_the_classes_that_models_share(make_analysis: Make) -> None
     assert [row[column] for row in rows] == ["0.550", "0.300"]
     assert [row[column] for row in analysis_cells(analyses)[1]] == ["0.550", "0.500"]
     assert "means over the 2 classes" in analysis_caption(analyses, "train", "raw", classes=classes)
-    told = [analysis_caption(analyses, "train", "raw", information=shown) for shown in (True, False)]
-    assert ["floored" in text for text in told] == [True, False]
+    for columns in (["alpha_1"], ["information"], ["alpha_2", "information"], ["accuracy"]):
+        told = analysis_caption(analyses, "train", "raw", columns=columns)
+        assert ("alpha_k" in told) == any(name.startswith("alpha") for name in columns)
+        assert ("eigenvalues below 1e-12" in told) == ("information" in columns)
     assert chosen_columns((header, rows), ["alpha_1", "model"])[0] == ["model", "alpha_1"]

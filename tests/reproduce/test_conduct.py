@@ -154,7 +154,7 @@ def test_spectra_from_models_that_runs_left(tmp_path: Path, console: Console) ->
     assert "| model | n | classes | accuracy | information | floored |" in text
     assert "unit features of the train images" in text
     assert "eigenvalues below 1e-12 are raised to it (floored: so many a class)" in text
-    assert "alpha_1" not in text
+    assert "alpha" not in text
     assert "| more information | lucir/glyphs/sizes50 -> lucir+cwd:0.02/glyphs/sizes50 | - |" in text
     said = json.loads((tmp_path / "fig7-glyphs-findings.json").read_text())
     assert said["features"] == "unit"

@@ -73,18 +73,19 @@ def analysis_caption(
     form: Form,
     *,
     classes: Sequence[str] | None = None,
-    information: bool = True,
+    columns: Sequence[str] = ("alpha_k", "information"),
 ) -> str:
-    """`classes`: those that alpha_k was averaged over; `information`: whether its columns are shown."""
-    over = "classes seen" if classes is None else f"{len(classes)} classes that the models are compared on"
-    text = (
-        f"{form} features of the {split} images; alpha_k: means over the {over}; "
-        "± sample deviation over n seeds."
-    )
-    floors = sorted({measured(one, split, form)["information"]["floor"] for one in analyses})
-    floor = " or ".join(f"{floor:g}" for floor in floors)
-    about = f" Information: eigenvalues below {floor} are raised to it (floored: so many a class)."
-    return text + (about if information else "")
+    """`classes`: those that alpha_k was averaged over; `columns`: those shown, no others are spoken of."""
+    parts = [f"{form} features of the {split} images; ± sample deviation over n seeds."]
+    if any(name.startswith("alpha_") for name in columns):
+        over = "seen" if classes is None else "that the models are compared on"
+        count = "" if classes is None else f"{len(classes)} "
+        parts.append(f"alpha_k: means over the {count}classes {over}.")
+    if "information" in columns:
+        floors = sorted({measured(one, split, form)["information"]["floor"] for one in analyses})
+        floor = " or ".join(f"{floor:g}" for floor in floors)
+        parts.append(f"Information: eigenvalues below {floor} are raised to it (floored: so many a class).")
+    return " ".join(parts)
 
 
 def finding_cells(findings: Iterable[Finding]) -> Cells:

@@ -120,8 +120,9 @@ def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path) -> Draw
     later = view == "later"
     classes = shared_classes(analyses, later=later) or None
     caption = f"{shown.caption} {_drawn_classes(view, analyses)}".strip()
-    about = analysis_caption(analyses, "train", form, classes=classes, information=information)
-    cells = chosen_columns(analysis_cells(analyses, form=form, classes=classes), _COLUMNS[information])
+    columns = _COLUMNS[information]
+    about = analysis_caption(analyses, "train", form, classes=classes, columns=columns)
+    cells = chosen_columns(analysis_cells(analyses, form=form, classes=classes), columns)
     further, files = [], []
     if view not in SPHERES:
         found = compare(analyses, form=form, later=later, unpaired="leave out")
