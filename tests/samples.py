@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from phasezero.results.record import Environment
+from collections.abc import Sequence
+
+from phasezero.analysis.record import FORMAT, Analysis, Measurement
+from phasezero.config import RunConfig
+from phasezero.results.record import Environment, data_record
 
 ENVIRONMENT = Environment(
     phasezero="0.1.0",
@@ -18,3 +22,80 @@ ENVIRONMENT = Environment(
     precision="fp32",
     engine="eager",
 )
+
+KS = [1, 2, 5]
+
+
+def measurement(
+    alpha: Sequence[Sequence[float]], seen: int, information: float, scatter: float
+) -> Measurement:
+    means = [sum(column) / seen for column in zip(*alpha[:seen], strict=True)]
+    return {
+        "alpha_mean": means,
+        "alpha": [list(row) for row in alpha],
+        "variance": [1.0] * len(alpha),
+        "spectrum_mean": [0.5, 0.3, 0.2],
+        "information": {
+            "mean": information,
+            "by_class": [information] * len(alpha),
+            "floor": 1e-12,
+            "floored": [2] * len(alpha),
+            "unavoidable": [1] * len(alpha),
+        },
+        "overlap": {
+            "scatter_ratio": scatter,
+            "nearest_mean_error": 10 * scatter,
+            "seen_as_future": None,
+            "future_as_seen": None,
+        },
+    }
+
+
+def analysis_of(
+    config: RunConfig,
+    alpha: Sequence[float],
+    *,
+    sizes: Sequence[int] = (),
+    step: float = 0.1,
+    information: float = -300.0,
+    scatter: float = 0.3,
+    name: str = "",
+) -> Analysis:
+    """A complete analysis of a model that never was; `alpha`: alpha_1 of each class, others `step` above it."""
+    sizes = list(sizes) or [len(alpha)]
+    rows = [[share, share + step, share + 2 * step] for share in alpha]
+    found = measurement(rows, sum(sizes), information, scatter)
+    ids = [f"id {place}" for place in range(len(alpha))]
+    names = [f"class {place}" for place in range(len(alpha))]
+    data = data_record(
+        name=config.protocol.data,
+        class_ids=ids,
+        class_names=names,
+        class_order="natural",
+        class_order_indices=range(len(alpha)),
+        train_images=100,
+        test_images=100,
+    )
+    images = [10] * len(alpha)
+    return {
+        "format": FORMAT,
+        "phasezero": "0.1.0",
+        "name": name or f"{config.label}/{config.protocol.data}/{'-'.join(map(str, sizes))}",
+        "method": config.method.name,
+        "initial": [term.label for term in config.initial],
+        "seed": config.seed,
+        "config": config.to_dict(),
+        "data": data,
+        "phase": len(sizes) - 1,
+        "phase_sizes": sizes,
+        "seen_classes": sum(sizes),
+        "accuracy": 80.0 + config.seed,
+        "classes": ids,
+        "class_names": names,
+        "feature_size": 64,
+        "k": KS,
+        "train": {"images": images, "raw": found, "unit": found},
+        "test": {"images": images, "raw": found, "unit": found},
+        "points": None,
+        "environment": {**ENVIRONMENT},
+    }

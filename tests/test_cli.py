@@ -182,7 +182,7 @@ BAD = {
     "target's seeds": (["reproduce", "table1", "--seeds", "0,0"], "different whole numbers"),
     "target's data": (["reproduce", "table2", "--data", "imagenet"], "table2 is not defined on 'imagenet'"),
     "target without data": (["reproduce", "table2", "--root", "empty"], "--data glyphs"),
-    "nothing left": (["reproduce", "table2", "--method", "bic"], "loosen --method"),
+    "not in the table": (["reproduce", "table2", "--method", "bic"], "known: lucir, lucir+cwd"),
     "no results": (["results", "nowhere"], "nowhere is no folder"),
     "no download": (["data", "get", "imagenet"], "cannot be downloaded"),
 }

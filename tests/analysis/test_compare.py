@@ -10,7 +10,13 @@ import pytest
 
 from phasezero.analysis.compare import Finding, compare, find, write_findings
 from phasezero.analysis.record import Analysis, group_analyses
-from phasezero.analysis.tables import analysis_cells, finding_caption, finding_cells
+from phasezero.analysis.tables import (
+    analysis_caption,
+    analysis_cells,
+    chosen_columns,
+    finding_caption,
+    finding_cells,
+)
 from phasezero.errors import UserError
 
 Make = Callable[..., Analysis]
@@ -29,7 +35,7 @@ def test_more_classes_over_all_shared_classes_and_seeds(make_analysis: Make) -> 
     (finding,) = only(compare([*more, *few]), "more classes")
     assert finding.models == ("lucir/glyphs/3", "lucir/glyphs/4")  # fewer classes first, however they come
     assert (finding.classes, finding.cases, finding.holds, finding.seeds) == (3, 6, 4, (0, 1))
-    assert [(case.class_name, case.seed, case.alpha) for case in finding.exceptions] == [
+    assert [(case.class_name, case.seed, case.values) for case in finding.exceptions] == [
         ("class 2", 0, (0.4, 0.4)),
         ("class 0", 1, (0.6, 0.7)),
     ]
@@ -102,10 +108,33 @@ def test_nearer_to_the_oracle_on_the_classes_of_later_phases(make_analysis: Make
     assert [case.class_id for case in everywhere.exceptions] == ["id 0", "id 1", "id 3"]
 
 
+def test_information_should_rise_with_eta(make_analysis: Make) -> None:
+    """The proxy of each class; a statement about a rise, so what falls or stays is an exception."""
+    plain = [make_analysis([0.6, 0.5], seed=seed, information=-300.0) for seed in (0, 1)]
+    with_cwd = [make_analysis([0.5, 0.4], eta=0.5, seed=seed, information=-310.0) for seed in (0, 1)]
+    for one, by_class in zip(with_cwd, ([-250.0, -300.0], [-290.0, -320.0]), strict=True):
+        one["train"]["raw"]["information"]["by_class"] = by_class
+    (finding,) = [one for one in compare([*plain, *with_cwd]) if one.claim == "more information"]
+    assert finding.k is None
+    assert (finding.cases, finding.holds) == (4, 2)
+    assert [(case.class_name, case.seed, case.values) for case in finding.exceptions] == [
+        ("class 1", 0, (-300.0, -300.0)),
+        ("class 1", 1, (-300.0, -320.0)),
+    ]
+    assert finding.means == (-300.0, (-250 - 300 - 290 - 320) / 4)
+    assert finding.difference == pytest.approx(10.0)
+    assert finding.holds_on_average
+    header, rows = finding_cells([finding])
+    row = dict(zip(header, rows[0], strict=True))
+    assert (row["k"], row["means"], row["difference"]) == ("-", "-300.0 -> -290.0", "+10.0 ± 21.2")
+    assert "information proxy (without a k) it says above zero" in finding_caption([finding])
+
+
 def test_what_cannot_be_compared(make_analysis: Make) -> None:
     one, other = make_analysis([0.5, 0.5], seed=0), make_analysis([0.5], seed=1)
     with pytest.raises(UserError, match="no seed in common"):
         compare([one, other])
+    assert compare([one, other], unpaired="leave out") == []
     with pytest.raises(UserError, match="a seed is there twice"):
         group_analyses([one, one])
     pair = group_analyses([one, make_analysis([0.4], seed=0)])
@@ -122,7 +151,7 @@ def test_file_and_tables_tell_all_of_it(make_analysis: Make, tmp_path: Path) -> 
     findings = compare(analyses)
     write_findings(tmp_path / "comparison.json", findings, split="train", form="raw")
     written = json.loads((tmp_path / "comparison.json").read_text())
-    assert written["format"] == "phasezero-comparison-1"
+    assert written["format"] == "phasezero-comparison-2"
     assert [one["k"] for one in written["findings"]] == [1, 2, 5]
     assert written["findings"][0]["holds"] == 0
     assert len(written["findings"][0]["exceptions"]) == 14
@@ -141,3 +170,18 @@ def test_file_and_tables_tell_all_of_it(make_analysis: Make, tmp_path: Path) -> 
     assert row["accuracy"] == "80.50 ± 0.71"
     assert row["alpha_2"] == "0.600 ± 0.000"
     assert row["floored"] == "2.0 of 64"
+
+
+def test_a_table_over_the_classes_that_models_share(make_analysis: Make) -> None:
+    analyses = [make_analysis([0.6, 0.5]), make_analysis([0.4, 0.2, 0.9])]
+    classes = ["id 0", "id 1"]
+    header, rows = analysis_cells(analyses, classes=classes)
+    column = header.index("alpha_1")
+    assert [row[column] for row in rows] == ["0.550", "0.300"]
+    assert [row[column] for row in analysis_cells(analyses)[1]] == ["0.550", "0.500"]
+    assert "means over the 2 classes" in analysis_caption(analyses, "train", "raw", classes=classes)
+    for columns in (["alpha_1"], ["information"], ["alpha_2", "information"], ["accuracy"]):
+        told = analysis_caption(analyses, "train", "raw", columns=columns)
+        assert ("alpha_k" in told) == any(name.startswith("alpha") for name in columns)
+        assert ("eigenvalues below 1e-12" in told) == ("information" in columns)
+    assert chosen_columns((header, rows), ["alpha_1", "model"])[0] == ["model", "alpha_1"]

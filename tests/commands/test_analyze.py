@@ -55,7 +55,8 @@ def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> 
     assert "alpha_3" in out
     assert "larger eta" in out
     comparison = json.loads((there / "comparison.json").read_text())
-    assert {one["k"] for one in comparison["findings"]} == {1, 3}
+    assert {one["k"] for one in comparison["findings"]} == {1, 3, None}  # None: of the information proxy
+    assert "more information" in out
     assert {one["classes"] for one in comparison["findings"]} == {4, 6}
     for name in ("alpha", "information", "overlap"):
         for suffix, start in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):

@@ -49,6 +49,19 @@ def test_a_run_trains_an_oracle_and_the_store_keeps_it(
     assert record["phases"][0]["loss"]["train"][0] > plain["phases"][0]["loss"]["train"][0] + 0.1
 
 
+def test_the_oracle_is_the_phase_0_of_a_run_of_all_classes(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    """One entry of the store for both: the figures of the oracle and of models of ever more classes share it."""
+    run(toy_config("lucir+mimic/glyphs/b50s10"), data=toy_data, store=tmp_path)
+    everything = toy_config("lucir/glyphs/b50s10", protocol__phase_sizes=[8])
+    reused = run(everything, data=toy_data, store=tmp_path)
+    assert reused["timing"]["reused_phase_zero"]
+    anew = run(everything, data=toy_data)
+    assert reused["phases"][0]["confusion"] == anew["phases"][0]["confusion"]
+    assert reused["phases"][0]["memory"] == anew["phases"][0]["memory"]
+
+
 def test_the_oracle_is_frozen_and_the_same_from_the_store(
     toy_config: Make, toy_data: ImageData, tmp_path: Path
 ) -> None:

@@ -150,7 +150,16 @@ def test_spectra_from_models_that_runs_left(tmp_path: Path, console: Console) ->
     wish = Wish(("fig7",), ("glyphs",), settings=settings | {"protocol.phase_sizes": [3]})
     assert reproduce(wish, out=tmp_path, parallel=1, console=console) == []
     assert (tmp_path / "fig7-glyphs.png").exists()
-    assert "information" in (tmp_path / "fig7-glyphs.md").read_text()
+    text = (tmp_path / "fig7-glyphs.md").read_text()
+    assert "| model | n | classes | accuracy | information | floored |" in text
+    assert "unit features of the train images" in text
+    assert "eigenvalues below 1e-12 are raised to it (floored: so many a class)" in text
+    assert "alpha" not in text
+    assert "| more information | lucir/glyphs/sizes50 -> lucir+cwd:0.02/glyphs/sizes50 | - |" in text
+    said = json.loads((tmp_path / "fig7-glyphs-findings.json").read_text())
+    assert said["features"] == "unit"
+    assert {(one["claim"], one["cases"]) for one in said["findings"]} == {("more information", 3)}
+    assert len(said["findings"]) == 8  # from each eta to the next: 0, 0.02, 0.05, 0.1, 0.25, ..., 1.25
     (model, *_) = tmp_path.rglob("analysis-phase0.json")
     for path in (model, model.with_name("checkpoint.safetensors")):
         path.unlink()

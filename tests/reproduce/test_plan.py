@@ -48,8 +48,29 @@ def test_filters() -> None:
     ]
     (shown,) = plan(Wish(("table1",), ("cifar100",), filters=Filters(("lucir+cwd", "bic"), (5,))))
     assert names(shown.lines) == ["bic/cifar100/b50s5", "lucir+cwd/cifar100/b50s5"]
-    with pytest.raises(UserError, match="nothing is left"):
-        plan(Wish(("table2",), filters=Filters(("podnet",))))
+    with pytest.raises(UserError, match="nothing is left"):  # DC is in Table 4, S=2 in Table 1
+        plan(Wish(("table1", "table4"), ("cifar100",), filters=Filters(("lucir+decov",), (2,))))
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        (Filters(("lucir", "foo")), "unknown method here 'foo'"),
+        (Filters(("lucir+cdw",)), r"did you mean 'lucir\+cwd'"),
+        (Filters(("podnet",)), "unknown method here 'podnet'"),
+        (Filters((), (10, 7)), "--step 7: these tables and figures have S=10 or S=5"),
+    ],
+)
+def test_what_no_run_is_called_is_refused(filters: Filters, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        plan(Wish(("table2",), ("cifar100",), filters=filters))
+
+
+def test_data_named_twice_count_once() -> None:
+    assert [shown.data for shown in plan(Wish(("table2",), ("glyphs", "cifar100", "glyphs")))] == [
+        "glyphs",
+        "cifar100",
+    ]
 
 
 def test_data_and_seeds_are_the_papers_unless_said() -> None:
@@ -184,6 +205,19 @@ def test_an_oracle_is_paid_for_once(tmp_path: Path) -> None:
     costs = sorted(seconds[name] for name in with_oracle)
     assert costs[-1] > 1.5 * costs[-2]
     assert costs[0] == pytest.approx(costs[2])
+
+
+def test_an_oracle_knows_the_classes_of_its_run_and_is_the_model_of_all_of_them(tmp_path: Path) -> None:
+    """Fig. 1: four of the hundred classes; and the oracle is panel b, so that only one of the two is paid for."""
+    (shown,) = plan(Wish(("fig1",), ("glyphs",), seeds=(0,)))
+    naive, oracle, mimic, _ = (line.seeded(0) for line in shown.lines)
+    pace = Pace([]).of(naive, Device.choose(naive.engine), first=True)[0]
+    own, whole = (classes * 168 * naive.training.first.epochs * pace for classes in (2, 4))
+    alone, with_oracle = (estimate([one], [], tmp_path).seconds[0] for one in (naive, mimic))
+    assert with_oracle - alone == pytest.approx(whole)
+    after_oracle = estimate([oracle, mimic], [], tmp_path).seconds
+    assert after_oracle == pytest.approx([whole, alone])
+    assert alone > own
 
 
 def test_phases_in_a_checkpoint_are_not_counted(

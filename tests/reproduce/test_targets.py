@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from phasezero.analysis.sphere import sphere_configs
 from phasezero.data.catalog import load_data
 from phasezero.presets import preset
-from phasezero.reproduce.plan import Line, expand, stand_in
+from phasezero.reproduce.plan import Line, expand, run_key, stand_in
 from phasezero.reproduce.targets import TARGETS
 from phasezero.reproduce.views import Shown, label, published
 from phasezero.results.paper import published_cells
@@ -130,6 +132,33 @@ def test_unusual_coefficients_have_no_published_cell() -> None:
     assert [cell is not None for cell in found] == [True, False, False, True, False, False] * 2
 
 
+def test_a_curve_over_eta_on_other_data_stands_beside_no_published_number() -> None:
+    """ImageNet100's cell is of eta 0.75; CIFAR100's usual eta is 0.5."""
+    shown = Shown(TARGETS["fig6"], "cifar100", [], {}, ())
+    assert {published(shown, line.config) for line in lines_of("fig6", "cifar100")} == {None}
+
+
+def test_glyphs_have_small_coefficients_too() -> None:
+    for name in ("fig4", "fig6", "fig7"):
+        small, usual = ({line.weight for line in lines_of(name, data)} for data in ("glyphs", "cifar100"))
+        assert small - usual == {0.02, 0.05, 0.1}
+        assert usual < small
+
+
+def test_the_spheres_are_those_of_the_analysis() -> None:
+    """One coefficient for two classes, wherever the picture is asked for."""
+    for data in ("cifar100", "glyphs"):
+        apart = [replace(config, name="") for config in sphere_configs(data).values()]
+        ours = [replace(line.config, name="") for line in expand(TARGETS["fig1"], data, {}, full=True)]
+        assert [run_key(one) for one in ours] == [run_key(one) for one in apart]
+        assert run_key(lines_of("fig8", data)[1].config) == run_key(lines_of("fig1", data)[3].config)
+    (term,) = ours[3].initial
+    # The published form is about (C / N) (N / C - 1)^2 r^2 for a batch of N images of C classes.
+    pressure = {classes: classes / 128 * (128 / classes - 1) ** 2 for classes in (2, 50)}
+    assert term.weight == pytest.approx(0.5 * pressure[50] / pressure[2], rel=0.01)
+    assert f"eta is {term.weight}" in TARGETS["fig1"].note
+
+
 def test_glyphs_are_shortened_openly() -> None:
     short = by_name("table1", "glyphs")["lucir/glyphs/b50s2/short"].config
     usual = preset("lucir/glyphs/b50s2")
@@ -156,6 +185,9 @@ def test_what_stands_in_for_what() -> None:
     assert stand_in(TARGETS["table1"], "cifar100") == ""
     assert stand_in(TARGETS["table2"], "imagenet100-lucir") == ""
     assert stand_in(TARGETS["fig1"], "cifar100") == ""
+    for name in ("fig1", "fig8"):
+        assert "imagenet100-cwd stands in for CIFAR100" in stand_in(TARGETS[name], "imagenet100-cwd")
+    assert stand_in(TARGETS["table1"], "imagenet100-podnet") == ""
     shown = Shown(TARGETS["table2"], "cifar100", [], {}, ())
     assert shown.dataset == "ImageNet100"
     assert "cifar100 stands in for ImageNet100" in shown.caption

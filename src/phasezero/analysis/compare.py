@@ -3,11 +3,12 @@
 more classes   "for any fixed k, alpha_k strictly decreases as the model is trained with more classes" (Sec. 3.2)
 larger eta     "applying CwD can effectively decrease alpha_k for every fixed k and every model, and using larger
                eta will decrease alpha_k more" (Sec. 3.3)
+information    "with larger eta, I(X;Z|Y) consistently increase" (appendix B), by its proxy
 nearer         with CwD in phase 0, alpha_k is nearer to the oracle's than without it, for classes of later phases
                too (appendix G)
 
-Each is a number for every class and seed (a case) that the statement says is below zero. Models are paired by
-their seed, classes by their ids.
+Each is a number for every class and seed (a case) that the statement says is below zero (information: above).
+Models are paired by their seed, classes by their ids.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ from phasezero.errors import UserError
 from phasezero.results.jsonfile import write_json
 from phasezero.results.metrics import mean_and_deviation
 
-FORMAT = "phasezero-comparison-1"
+FORMAT = "phasezero-comparison-2"
 TABLE_K = (1, 2, 5, 10, 20)
 
-Claim = Literal["more classes", "larger eta", "nearer to the oracle"]
+Claim = Literal["more classes", "larger eta", "more information", "nearer to the oracle"]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A class and a seed for which a statement does not hold, with each model's alpha_k."""
+    """A class and a seed for which a statement does not hold, with each model's alpha_k (or information)."""
 
     class_id: str
     class_name: str
     seed: int
-    alpha: tuple[float, ...]
+    values: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,12 @@ class Finding:
     claim: Claim
     models: tuple[str, ...]
     """before and after; or without CwD, with it, and the oracle."""
-    k: int
+    k: int | None
+    """None for the information proxy."""
     means: tuple[float, ...]
-    """alpha_k of each model, over classes and seeds."""
+    """alpha_k (or information) of each model, over classes and seeds."""
     difference: float
-    """Mean over cases; the statement says below zero."""
+    """Mean over cases; the statement says below zero, of information above."""
     deviation: float | None
     """Of the difference, over seeds."""
     seeds: tuple[int, ...]
@@ -73,6 +75,10 @@ class Finding:
     def holds(self) -> int:
         return self.cases - len(self.exceptions)
 
+    @property
+    def holds_on_average(self) -> bool:
+        return _agrees(self.claim, self.difference)
+
 
 def alpha_of(analysis: Analysis, split: Split, form: Form, classes: Sequence[str], k: int) -> list[float]:
     """alpha_k of each of these classes."""
@@ -82,8 +88,18 @@ def alpha_of(analysis: Analysis, split: Split, form: Form, classes: Sequence[str
     return [shares[analysis["classes"].index(name)][column] for name in classes]
 
 
-def fall(alphas: Sequence[float]) -> float:
-    before, after = alphas
+def values_of(
+    analysis: Analysis, split: Split, form: Form, classes: Sequence[str], k: int | None
+) -> list[float]:
+    """alpha_k of each of these classes; without a k, the information proxy."""
+    if k is not None:
+        return alpha_of(analysis, split, form, classes, k)
+    by_class = analysis[split][form]["information"]["by_class"]
+    return [by_class[analysis["classes"].index(name)] for name in classes]
+
+
+def change(values: Sequence[float]) -> float:
+    before, after = values
     return after - before
 
 
@@ -96,14 +112,23 @@ def approach(alphas: Sequence[float]) -> float:
 _ABOUT: Mapping[Claim, tuple[str, ...]] = {
     "more classes": ("protocol.",),
     "larger eta": ("initial",),
+    "more information": ("initial",),
     "nearer to the oracle": ("initial", "protocol.", "method."),
 }
+
+
+def _agrees(claim: Claim, difference: float) -> bool:
+    return difference > 0 if claim == "more information" else difference < 0
+
+
+def common_seeds(groups: Iterable[AnalysisGroup]) -> list[int]:
+    return sorted(set.intersection(*(set(group.by_seed()) for group in groups)))
 
 
 def find(
     claim: Claim,
     groups: Sequence[AnalysisGroup],
-    k: int,
+    k: int | None,
     *,
     split: Split = "train",
     form: Form = "raw",
@@ -113,8 +138,7 @@ def find(
 
     `later` looks only at those that were not learned in phase 0 (the oracle's only phase excepted).
     """
-    by_seed = [group.by_seed() for group in groups]
-    seeds = sorted(set.intersection(*(set(some) for some in by_seed)))
+    by_seed, seeds = [group.by_seed() for group in groups], common_seeds(groups)
     labels = tuple(group.label for group in groups)
     if not seeds:
         raise UserError(f"{' and '.join(labels)} have no seed in common")
@@ -122,32 +146,32 @@ def find(
     if not classes:
         raise UserError(f"{' and '.join(labels)} have no such class in common")
 
-    difference: Callable[[Sequence[float]], float] = approach if len(groups) == 3 else fall
+    difference: Callable[[Sequence[float]], float] = approach if len(groups) == 3 else change
     names = dict(zip(groups[0].first["classes"], groups[0].first["class_names"], strict=True))
-    alphas: list[tuple[float, ...]] = []
+    values: list[tuple[float, ...]] = []
     exceptions, by_run = [], []
     for seed in seeds:
-        columns = [alpha_of(some[seed], split, form, classes, k) for some in by_seed]
+        columns = [values_of(some[seed], split, form, classes, k) for some in by_seed]
         cases = list(zip(*columns, strict=True))
         differences = [difference(case) for case in cases]
         by_run.append(sum(differences) / len(differences))
-        alphas += cases
+        values += cases
         exceptions += [
             Case(name, names[name], seed, case)
-            for name, case, change in zip(classes, cases, differences, strict=True)
-            if not change < 0
+            for name, case, found in zip(classes, cases, differences, strict=True)
+            if not _agrees(claim, found)
         ]
     mean, deviation, _ = mean_and_deviation(by_run)
     return Finding(
         claim=claim,
         models=labels,
         k=k,
-        means=tuple(sum(column) / len(column) for column in zip(*alphas, strict=True)),
+        means=tuple(sum(column) / len(column) for column in zip(*values, strict=True)),
         difference=mean,
         deviation=deviation,
         seeds=tuple(seeds),
         classes=len(classes),
-        cases=len(alphas),
+        cases=len(values),
         exceptions=tuple(exceptions),
         also_differ_in=tuple(_confounders(claim, groups)),
     )
@@ -169,15 +193,29 @@ def compare(
     split: Split = "train",
     form: Form = "raw",
     later: bool = False,
+    unpaired: Literal["refuse", "leave out"] = "refuse",
 ) -> list[Finding]:
-    """All statements that these models allow, each for every k (by default a few of those measured)."""
-    groups = group_analyses(analyses)
+    """All statements that these models allow, each for every k (by default a few of those measured).
+
+    `unpaired`: what becomes of models that a statement is about and that have no seed in common.
+    """
     found = []
-    for claim, some in [*_by_classes(groups), *_by_eta(groups), *_to_oracle(groups)]:
+    for claim, some in statements(group_analyses(analyses)):
+        if unpaired == "leave out" and not common_seeds(some):
+            continue
         common = set.intersection(*(set(group.first["k"]) for group in some))
-        for k in ks or [k for k in TABLE_K if k in common]:
-            found.append(find(claim, some, k, split=split, form=form, later=later))
+        measures = [None] if claim == "more information" else ks or [k for k in TABLE_K if k in common]
+        found += [find(claim, some, k, split=split, form=form, later=later) for k in measures]
     return found
+
+
+def statements(groups: Sequence[AnalysisGroup]) -> Models:
+    """Which of the paper's statements can be asked of which of these models."""
+    yield from _by_classes(groups)
+    by_eta = list(_by_eta(groups))
+    yield from (("larger eta", pair) for pair in by_eta)
+    yield from (("more information", pair) for pair in by_eta)
+    yield from _to_oracle(groups)
 
 
 Models = Iterator[tuple[Claim, list[AnalysisGroup]]]
@@ -199,15 +237,14 @@ def _first_classes(analysis: Analysis) -> int:
     return analysis["phase_sizes"][0]
 
 
-def _by_eta(groups: Sequence[AnalysisGroup]) -> Models:
+def _by_eta(groups: Sequence[AnalysisGroup]) -> Iterator[list[AnalysisGroup]]:
     """The same method and phases, ever larger eta of one form of CwD; eta 0 goes with every form."""
     plain = [group for group in groups if not _terms(group)]
     with_cwd = [group for group in groups if _terms(group) == ["cwd"]]
     forms = {json.dumps(term_forms(group.first)): term_forms(group.first) for group in with_cwd}
     for form in forms.values():
         members = [*plain, *(group for group in with_cwd if term_forms(group.first) == form)]
-        for pair in _steps(members, lambda one: [one["method"], one["phase_sizes"]], cwd_weight):
-            yield "larger eta", pair
+        yield from _steps(members, lambda one: [one["method"], one["phase_sizes"]], cwd_weight)
 
 
 def _to_oracle(groups: Sequence[AnalysisGroup]) -> Models:

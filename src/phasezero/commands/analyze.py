@@ -26,7 +26,7 @@ from phasezero.analysis.record import (
     write_analysis,
 )
 from phasezero.analysis.spectra import Form
-from phasezero.analysis.tables import Cells, analysis_caption, analysis_cells, finding_caption, finding_cells
+from phasezero.analysis.tables import Cells, analysis_caption, analysis_cells, findings_grid
 from phasezero.commands.options import warn
 from phasezero.errors import UserError
 from phasezero.results.grid import Grid, print_grid
@@ -92,8 +92,7 @@ def analyze(
         show_table(cells, analysis_caption(analyses, split, features), words=1)
         findings = compare(analyses, ks=ks, split=split, form=features, later=later)
         if findings:
-            header, rows = finding_cells(findings)
-            show_table((header, rows), finding_caption(findings), words=len(header))
+            print_grid(findings_grid(findings), "terminal", Console())
         classes = shared_classes(analyses, later=later)
         if later and not classes:
             warn("--later: these models have no class in common that came after phase 0, so nothing is drawn")

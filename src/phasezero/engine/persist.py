@@ -120,7 +120,9 @@ class OracleWorkshop:
         classes = sum(protocol.phase_sizes) or len(self.data.class_ids)
         if not isinstance(protocol.class_order, str):
             classes = min(classes, len(protocol.class_order))
-        all_at_once = replace(protocol, phase_sizes=(classes,), memory="per_class:0")
+        # With the run's own memory rule, though it needs none: so it is the very phase 0 of a run of all classes,
+        # and the two share one entry of the store.
+        all_at_once = replace(protocol, phase_sizes=(classes,))
         config = replace(self.config, name=f"oracle/{protocol.data}", protocol=all_at_once, initial=())
         trainer = Trainer(config, self.data, OracleEpochs(self.listener) if self.listener else None)
         if not path:

@@ -49,7 +49,16 @@ def plan(wish: Wish) -> list[Shown]:
     """What to show, with no record yet."""
     settings = wish.settings or {}
     planned = []
-    for target in choose_targets(wish.targets):
+    targets = choose_targets(wish.targets)
+    wish.filters.refuse_unknown(
+        [
+            line.config
+            for target in targets
+            for data in choose_data(target, wish.data)
+            for line in expand(target, data, {})
+        ]
+    )
+    for target in targets:
         for data in choose_data(target, wish.data):
             lines = [
                 line
@@ -141,9 +150,10 @@ def reproduce(
 def show(shown: Shown, place: Folders, console: Console) -> None:
     base = place.out / f"{shown.target.name}-{slug(shown.data)}"
     place.out.mkdir(parents=True, exist_ok=True)
-    grid, pictures = draw(shown, place, base)
-    print_grid(grid, "terminal", console)
-    for path in [*write_texts(shown, grid, pictures, base), *pictures]:
+    drawn = draw(shown, place, base)
+    for grid in (drawn.grid, *drawn.further):
+        print_grid(grid, "terminal", console)
+    for path in [*write_texts(shown, drawn, base), *drawn.files]:
         console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
     console.print()
 

@@ -113,7 +113,7 @@ def estimate(
         first_pace, first_known = pace.of(config, device, first=True)
         later_pace, later_known = pace.of(config, device, first=False)
         phase_zero = 0.0
-        for shared, cost in _phase_zeros(config, first, config.training.first.epochs * classes * images):
+        for shared, cost in _phase_zeros(config, first, len(stream.order), images):
             phase_zero += 0.0 if done or shared in paid else cost * first_pace
             paid.add(shared)
         costs = [phase_zero, *(images * later_pace for images in later[max(done - 1, 0) :])]
@@ -124,10 +124,9 @@ def estimate(
     return Estimate(seconds, next_phase, guessed)
 
 
-def _phase_zeros(config: RunConfig, own: int, all_classes: int) -> Iterable[tuple[str, int]]:
-    """(what runs share, its images): the phase 0, and that of all classes where an oracle is mimicked."""
+def _phase_zeros(config: RunConfig, own: int, classes: int, images: int) -> Iterable[tuple[str, int]]:
+    """(what runs share, its images): the phase 0, and where an oracle is mimicked that of all the run's classes."""
     yield phase_zero_of(config), own
     if any(term.name == "mimic" for term in config.initial):
-        classes, _ = SIZES[family_of(config.protocol.data)]
         oracle = replace(config, initial=(), protocol=replace(config.protocol, phase_sizes=(classes,)))
-        yield f"oracle {phase_zero_of(oracle)}", all_classes
+        yield phase_zero_of(oracle), config.training.first.epochs * classes * images

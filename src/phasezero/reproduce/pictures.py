@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from phasezero.analysis.compare import TABLE_K, compare, write_findings
 from phasezero.analysis.figures import (
     draw_alpha_by_class,
     draw_alpha_panels,
@@ -16,16 +17,30 @@ from phasezero.analysis.measure import analyse_run
 from phasezero.analysis.record import (
     Analysis,
     analysis_name,
-    later_classes,
     read_analysis,
     shared_classes,
     write_analysis,
 )
+from phasezero.analysis.spectra import Form
 from phasezero.analysis.sphere import draw_sphere
-from phasezero.analysis.tables import analysis_caption, analysis_cells
+from phasezero.analysis.tables import (
+    analysis_caption,
+    analysis_cells,
+    chosen_columns,
+    findings_grid,
+)
 from phasezero.config import RunConfig
 from phasezero.reproduce.plan import Line
-from phasezero.reproduce.views import Shown, averages, cells_grid, group, label, methods_grid
+from phasezero.reproduce.views import (
+    Drawn,
+    Shown,
+    averages,
+    cells_grid,
+    curves_grid,
+    group,
+    label,
+    methods_grid,
+)
 from phasezero.results.figures import draw_groups, draw_sweep
 from phasezero.results.grid import Grid
 from phasezero.results.record import Record
@@ -85,19 +100,37 @@ def analyse(view: str, lines: Sequence[Line], place: Folders) -> list[Analysis]:
     return found
 
 
-def draw(shown: Shown, place: Folders, base: Path) -> tuple[Grid, list[Path]]:
-    """The table under a target's figure, and the figure's files, all of `base` with further letters."""
-    lines = [line for line in shown.lines if line.records]
-    if shown.target.view not in MODEL_VIEWS:
-        makers = {"curves": _curves, "sweep": _sweep}
-        make = makers.get(shown.target.view)
-        grid = methods_grid(shown) if shown.target.view == "methods" else cells_grid(shown)
-        return grid, make(shown, lines, base) if make and lines else []
-    analyses = analyse(shown.target.view, lines, place)
-    if not analyses:
-        return cells_grid(shown), []
-    caption = f"{shown.caption} {analysis_caption(analyses, 'train', 'raw')}"
-    grid = _selected(Grid(*analysis_cells(analyses), caption))
+def draw(shown: Shown, place: Folders, base: Path) -> Drawn:
+    """The tables of a target, and its figure's files, all of `base` with further letters."""
+    view, lines = shown.target.view, [line for line in shown.lines if line.records]
+    if view in MODEL_VIEWS:
+        analyses = analyse(view, lines, place)
+        return _draw_models(shown, analyses, base) if analyses else Drawn(cells_grid(shown))
+    if view == "curves":
+        return Drawn(curves_grid(shown), files=_curves(shown, lines, base) if lines else ())
+    if view == "sweep":
+        return Drawn(cells_grid(shown), files=_sweep(shown, lines, base) if lines else ())
+    return Drawn(methods_grid(shown) if view == "methods" else cells_grid(shown))
+
+
+def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path) -> Drawn:
+    """The models' numbers, what of the paper's statements they agree with, and the figure."""
+    view, information = shown.target.view, shown.target.view == "information"
+    form: Form = "unit" if information or view in SPHERES else "raw"
+    later = view == "later"
+    classes = shared_classes(analyses, later=later) or None
+    caption = f"{shown.caption} {_drawn_classes(view, analyses)}".strip()
+    columns = _COLUMNS[information]
+    about = analysis_caption(analyses, "train", form, classes=classes, columns=columns)
+    cells = chosen_columns(analysis_cells(analyses, form=form, classes=classes), columns)
+    further, files = [], []
+    if view not in SPHERES:
+        found = compare(analyses, form=form, later=later, unpaired="leave out")
+        findings = [one for one in found if (one.claim == "more information") == information]
+        if findings:
+            further.append(findings_grid(findings))
+            files.append(base.with_name(f"{base.name}-findings.json"))
+            write_findings(files[0], findings, split="train", form=form)
     drawing = {
         "spectra": _spectra,
         "classes": _classes,
@@ -106,15 +139,31 @@ def draw(shown: Shown, place: Folders, base: Path) -> tuple[Grid, list[Path]]:
         "sphere": _sphere,
         "sphere of all": _sphere,
     }
-    return grid, write_every_format(base, lambda path: drawing[shown.target.view](shown, analyses, path))
+    files += write_every_format(base, lambda path: drawing[view](shown, analyses, path, caption))
+    return Drawn(Grid(*cells, f"{caption} {about}"), further, files)
 
 
-def _selected(grid: Grid) -> Grid:
-    """The columns that these figures are about; the others are in the analyses."""
-    wanted = ("model", "n", "classes", "accuracy", "alpha_1", "alpha_2", "alpha_5", "alpha_20", "information")
-    places = [place for place, name in enumerate(grid.header) if name in wanted]
-    rows = [[row[place] for place in places] for row in grid.rows]
-    return Grid([grid.header[place] for place in places], rows, grid.caption)
+# By whether the figure is about information: the columns of its table; the others are in the analyses.
+_COLUMNS = {
+    False: ("model", "n", "classes", "accuracy", *(f"alpha_{k}" for k in TABLE_K)),
+    True: ("model", "n", "classes", "accuracy", "information", "floored"),
+}
+
+
+def _classes_shown(view: str, analyses: Sequence[Analysis]) -> list[str]:
+    """The classes (by their ids) whose spectra a figure draws; all that models share are in its tables."""
+    if view == "later":
+        return shared_classes(analyses, later=True)[:1]
+    return shared_classes(analyses)[1:SHARED] if view == "classes" else shared_classes(analyses)[:1]
+
+
+def _drawn_classes(view: str, analyses: Sequence[Analysis]) -> str:
+    if view not in ("spectra", "classes", "later"):
+        return ""
+    first = analyses[0]
+    titles = dict(zip(first["classes"], first["class_names"], strict=True))
+    names = [titles[one] for one in _classes_shown(view, analyses)]
+    return f"{'Class' if len(names) == 1 else 'Classes'} drawn: {', '.join(names)}." if names else ""
 
 
 def _curves(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
@@ -140,7 +189,7 @@ def _sweep(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
     return write_every_format(base, make)
 
 
-def _spectra(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
+def _spectra(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str) -> None:
     """A panel for each number of classes that has models with a term, the model of all classes in each; or one."""
     largest = max(one["seen_classes"] for one in analyses)
     with_terms = sorted({one["seen_classes"] for one in analyses if one["initial"]})
@@ -153,22 +202,21 @@ def _spectra(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
         f"{size} classes": [one for one in analyses if one["seen_classes"] in (size, largest)]
         for size in with_terms
     } or {"": list(analyses)}
-    draw_alpha_panels(panels, path, classes=shared_classes(analyses)[:1], name=name, caption=shown.caption)
+    draw_alpha_panels(panels, path, classes=_classes_shown("spectra", analyses), name=name, caption=caption)
 
 
-def _classes(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
-    classes = shared_classes(analyses)[1:SHARED]
-    draw_alpha_by_class(analyses, path, classes=classes, name=_by_size, caption=shown.caption)
+def _classes(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str) -> None:
+    classes = _classes_shown("classes", analyses)
+    draw_alpha_by_class(analyses, path, classes=classes, name=_by_size, caption=caption)
 
 
-def _later(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
-    stepwise = [one for one in analyses if len(one["phase_sizes"]) > 1]
-    classes = later_classes(stepwise[0])[:1] if stepwise else None
+def _later(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str) -> None:
+    classes = _classes_shown("later", analyses) or None
 
     def name(one: Analysis) -> str:
         return _label(one) if len(one["phase_sizes"]) > 1 else "oracle"
 
-    draw_alpha_panels({"": analyses}, path, classes=classes, name=name, caption=shown.caption)
+    draw_alpha_panels({"": analyses}, path, classes=classes, name=name, caption=caption)
 
 
 def _by_size(analysis: Analysis) -> str:
@@ -179,13 +227,13 @@ def _label(analysis: Analysis) -> str:
     return label(RunConfig.from_dict(analysis["config"]))
 
 
-def _information(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
-    draw_information(analyses, path, form="raw", caption=shown.caption)
+def _information(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str) -> None:
+    draw_information(analyses, path, form="unit", caption=caption)
 
 
-def _sphere(shown: Shown, analyses: Sequence[Analysis], path: Path) -> None:
+def _sphere(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str) -> None:
     """A panel for each line; of several seeds the first."""
     titles = [line.panel for line in shown.lines for _ in line.records]
     panels = dict(zip(reversed(titles), reversed(analyses), strict=True))
     future = shown.target.view == "sphere of all"
-    draw_sphere(dict(reversed(panels.items())), path, future=future, caption=shown.caption)
+    draw_sphere(dict(reversed(panels.items())), path, future=future, caption=caption)

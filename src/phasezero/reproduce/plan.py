@@ -15,9 +15,9 @@ from typing import Any
 from phasezero.config import RunConfig
 from phasezero.data.catalog import DATA_SETS, split_name
 from phasezero.engine.store import phase_zero_settings
-from phasezero.errors import UserError
+from phasezero.errors import UserError, unknown
 from phasezero.presets import LIKE_IMAGENET100, RECIPES, build_config, family_of, standard_name
-from phasezero.reproduce.targets import IMAGENET, PAPER_NAMES, Block, Target
+from phasezero.reproduce.targets import IMAGENET100, PAPER_NAMES, Block, Target
 from phasezero.results.record import Record
 
 SHORT_EPOCHS = 2
@@ -38,6 +38,18 @@ class Filters:
         return (not self.methods or not {config.method.name, config.label}.isdisjoint(self.methods)) and (
             not self.steps or not stepwise or config.protocol.step in self.steps
         )
+
+    def refuse_unknown(self, configs: Sequence[RunConfig]) -> None:
+        """Each method and step must be that of one of these; a misspelt one would silently be left out."""
+        methods = {name for config in configs for name in (config.method.name, config.label)}
+        for name in self.methods:
+            if name not in methods:
+                raise UserError(f"--method: {unknown('method here', name, methods)}")
+        steps = {config.protocol.step for config in configs if not config.protocol.phase_sizes}
+        for step in self.steps:
+            if step not in steps:
+                known = " or ".join(f"S={one}" for one in sorted(steps, reverse=True)) or "no S"
+                raise UserError(f"--step {step}: these tables and figures have {known}")
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,7 @@ def choose_data(target: Target, data: Sequence[str]) -> tuple[str, ...]:
         if entry not in ("glyphs", "cifar100", *LIKE_IMAGENET100) and name not in target.data:
             known = ", ".join(dict.fromkeys(("glyphs", "cifar100", *LIKE_IMAGENET100, *target.data)))
             raise UserError(f"{target.name} is not defined on {name!r}; choose among {known}")
-    return tuple(data) or target.data
+    return tuple(dict.fromkeys(data)) or target.data
 
 
 def expand(target: Target, data: str, settings: Mapping[str, Any], *, full: bool = False) -> list[Line]:
@@ -92,7 +104,8 @@ def _configs(block: Block, data: str) -> Iterable[RunConfig]:
             block.bases or [recipe.base], block.steps or recipe.steps, block.exemplars
         )
     ]
-    for protocol, run in product(sizes, block.runs):
+    runs = block.on_glyphs if data == "glyphs" and block.on_glyphs else block.runs
+    for protocol, run in product(sizes, runs):
         method, *terms = run.split("+")
         yield build_config(method, data, initial=terms).override(protocol)
 
@@ -124,9 +137,7 @@ def run_name(config: RunConfig) -> str:
 
 def stand_in(target: Target, data: str) -> str:
     """What must be said wherever another data set than the paper's is shown; empty otherwise."""
-    if data in target.data or (
-        data.startswith("imagenet100-") and any(one != IMAGENET for one in target.data)
-    ):
+    if data in target.data or (data.startswith("imagenet100-") and IMAGENET100 in target.data):
         return ""
     *others, last = [PAPER_NAMES[one] for one in target.data]
     names = f"{', '.join(others)} and {last}" if others else last

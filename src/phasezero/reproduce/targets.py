@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from phasezero.analysis.sphere import CWD_WEIGHT
+
 View = Literal[
     "methods",
     "cells",
@@ -38,6 +40,8 @@ class Block:
     title: str = ""
     """Of the panel that shows these runs; empty for the only one."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    on_glyphs: tuple[str, ...] = ()
+    """Instead of `runs` on the embedded data, whose usual eta is 0.1; empty: the same."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,11 @@ class Target:
 
 
 PAIR = ("lucir", "lucir+cwd")
-ETAS = ("lucir", "lucir+cwd:0.25", "lucir+cwd:0.5", "lucir+cwd:0.75", "lucir+cwd:1", "lucir+cwd:1.25")
+ETAS = ("lucir+cwd:0.25", "lucir+cwd:0.5", "lucir+cwd:0.75", "lucir+cwd:1", "lucir+cwd:1.25")
+SMALL_ETAS = ("lucir+cwd:0.02", "lucir+cwd:0.05", "lucir+cwd:0.1")
+"""Further ones for the embedded data, around what is usual there."""
+
+FIG4_ETAS = ("lucir+cwd:0.5", "lucir+cwd:1")
 BETAS = ("lucir", "lucir+mimic:1", "lucir+mimic:5", "lucir+mimic:10", "lucir+mimic:15")
 BETAS_OPEN = "Of the coefficients beta only 0, 15 and 30 are named in the paper; the others are ours."
 SPECTRA_OPEN = (
@@ -65,7 +73,9 @@ SPECTRA_OPEN = (
 
 SPHERE_OPEN = (
     "The paper names neither the classes nor the epochs and coefficients: the first four classes of the order, the "
-    "data set's usual training and the terms' usual weights are shown."
+    "data set's usual training and the oracle's usual weight are shown. CwD's eta is "
+    f"{CWD_WEIGHT}: the form of the published code grows with a class's images in a batch, so that the usual one "
+    "would be far too large for two classes."
 )
 
 
@@ -117,7 +127,7 @@ _ALL = (
             _sphere("lucir", "a: naive", 2, 2),
             _sphere("lucir", "b: oracle", 4),
             _sphere("lucir+mimic", "c: mimicking the oracle", 2, 2),
-            _sphere("lucir+cwd", "d: CwD", 2, 2),
+            _sphere(f"lucir+cwd:{CWD_WEIGHT}", "d: CwD", 2, 2),
         ),
         data=(CIFAR100,),
         seeds=(0,),
@@ -143,7 +153,11 @@ _ALL = (
         "alpha_k with CwD at several coefficients eta, for models of 10, 25 and 50 classes",
         "spectra",
         (
-            Block(("lucir", "lucir+cwd:0.5", "lucir+cwd:1"), sizes=((10,), (25,), (50,))),
+            Block(
+                ("lucir", *FIG4_ETAS),
+                sizes=((10,), (25,), (50,)),
+                on_glyphs=("lucir", *SMALL_ETAS, *FIG4_ETAS),
+            ),
             Block(("lucir",), sizes=((100,),)),
         ),
         seeds=(0,),
@@ -162,22 +176,24 @@ _ALL = (
         "fig6",
         "Average incremental accuracy over CwD's coefficient eta",
         "sweep",
-        (Block(ETAS, (50,), (10, 5)),),
+        (Block(("lucir", *ETAS), (50,), (10, 5), on_glyphs=("lucir", *SMALL_ETAS, *ETAS)),),
         note="Of the paper's coefficients only the range, 0 to 1.25, is known.",
     ),
     Target(
         "fig7",
         "The proxy of I(X;Z|Y), the mean over classes of the sum of log eigenvalues, over eta",
         "information",
-        (Block(ETAS, sizes=((50,),)),),
+        (Block(("lucir", *ETAS), sizes=((50,),), on_glyphs=("lucir", *SMALL_ETAS, *ETAS)),),
         seeds=(0,),
-        note=SPECTRA_OPEN + " Eigenvalues that too few images force to zero are raised to a floor.",
+        note="The paper does not say which images and which scaling its proxy is of: training images, and features "
+        "of unit length, because the proxy is in absolute units and the head leaves the length free. Eigenvalues "
+        "that too few images force to zero are raised to a floor.",
     ),
     Target(
         "fig8",
         "As Fig. 1 (a) and (d), with the two classes that come later",
         "sphere of all",
-        (_sphere("lucir", "a: naive", 2, 2), _sphere("lucir+cwd", "b: CwD", 2, 2)),
+        (_sphere("lucir", "a: naive", 2, 2), _sphere(f"lucir+cwd:{CWD_WEIGHT}", "b: CwD", 2, 2)),
         data=(CIFAR100,),
         seeds=(0,),
         note=SPHERE_OPEN,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phasezero.config import RunConfig
@@ -76,7 +76,12 @@ def label(config: RunConfig) -> str:
 
 
 def published(shown: Shown, config: RunConfig) -> PublishedCell | None:
-    """The paper's cell for a line; none for coefficients other than the usual."""
+    """The paper's cell for a line; none for coefficients other than the usual.
+
+    None either for a curve over coefficients on other data: what is usual there is not what the paper's cell is of.
+    """
+    if shown.target.view == "sweep" and stand_in(shown.target, shown.data):
+        return None
     usual = usual_config(config)
     protocol, rule = config.protocol, MemoryRule.parse(config.protocol.memory)
     if protocol.phase_sizes or config.initial != usual.initial or rule.kind != "per_class":
@@ -98,35 +103,68 @@ def group(line: Line) -> Group:
 
 def cells_grid(shown: Shown) -> Grid:
     """One row a line: ours and the paper's, and what a phase-0 term gains in both."""
-    header = ["method", "B", "S", "R", "ours", "n", "paper", "gap", "gain", "paper's gain"]
-    plain = {_protocol(line): line for line in shown.lines if not line.config.initial}
+    paper = f"paper ({shown.dataset})" if stand_in(shown.target, shown.data) else "paper"
+    header = ["method", "B", "S", "R", "ours", "n", paper, "gap", "gain", "paper's gain"]
     rows: list[list[Cell]] = []
     for line in shown.lines:
         sizes = _protocol(line)[1:]
-        base = plain.get(_protocol(line)) if line.config.initial else None
-        rows.append([label(line.config), *map(str, sizes), *_numbers(shown, line, base)])
+        rows.append([label(line.config), *sizes, *_numbers(shown, line, _without_term(shown, line))])
     about = f"{shown.caption} {_ABOUT_CELLS} Gain: over the same method without the term."
     return Grid(header, rows, about)
 
 
+def curves_grid(shown: Shown, *, every_phase: bool = False) -> Grid:
+    """The same with the accuracy after phase 0 and after the last; or after each, by the classes seen."""
+    cells = cells_grid(shown)
+    curves = [_curve(line) for line in shown.lines]
+    counts = sorted({count for curve in curves for count in curve}) if every_phase else []
+    added = ["phase 0", *(f"{count} classes" for count in counts), "last"]
+    rows: list[list[Cell]] = []
+    for curve, row in zip(curves, cells.rows, strict=True):
+        first, last = (list(curve.values())[place] if curve else NOTHING for place in (0, -1))
+        rows.append([*row[:4], first, *(curve.get(count, NOTHING) for count in counts), last, *row[4:]])
+    return Grid([*cells.header[:4], *added, *cells.header[4:]], rows, cells.caption)
+
+
+def _curve(line: Line) -> dict[int, Cell]:
+    """By the number of classes seen: the accuracy after that phase, by the paper's classifier."""
+    if not line.records:
+        return {}
+    runs = group(line)
+    accuracies = runs.accuracies(published_classifier(line.config.method.name)) or []
+    return dict(zip(runs.seen, map(spread, accuracies), strict=False))
+
+
+def _without_term(shown: Shown, line: Line) -> Line | None:
+    """The same method and protocol without its phase-0 term; None for a line that has none."""
+    twins = [one for one in shown.lines if not one.config.initial and _protocol(one) == _protocol(line)]
+    return twins[0] if twins and line.config.initial else None
+
+
 def methods_grid(shown: Shown) -> Grid:
-    """As the paper prints its Table 1: one row a method, three columns for each S (ours, the paper's, the gap)."""
+    """As the paper prints its Table 1: one row a method, three columns for each S (ours, the paper's, the gap).
+
+    Under each row with a phase-0 term, what the term gains: ours and the paper's.
+    """
     by_row: dict[str, dict[str, Line]] = {}
     for line in shown.lines:
         by_row.setdefault(label(line.config), {})[_protocol(line)[2]] = line
     steps = list(dict.fromkeys(_protocol(line)[2] for line in shown.lines))
-    header = ["method", "n", *(part for step in steps for part in (f"S={step}", "paper", "gap"))]
+    header = ["method", *(part for step in steps for part in (f"S={step}", "paper", "gap"))]
     rows: list[list[Cell]] = []
     for name, by_step in by_row.items():
-        runs = sorted({len(line.records) for line in by_step.values()})
-        row: list[Cell] = [name, "-".join(map(str, dict.fromkeys([runs[0], runs[-1]])))]
+        row: list[Cell] = [name]
+        gains: list[Cell] = [f"gain of {name.partition(' + ')[2]}"]
         for step in steps:
-            ours, _, paper, gap, *_ = (
-                _numbers(shown, by_step[step], None) if step in by_step else [NOTHING] * 4
-            )
-            row += [ours, paper, gap]
+            cell = by_step.get(step)
+            numbers = _numbers(shown, cell, _without_term(shown, cell)) if cell else [NOTHING] * 6
+            ours, n, paper, gap, gain, theirs = numbers
+            row += [replace(ours, note=f"n={n}") if isinstance(ours, Spread) else ours, paper, gap]
+            gains += [gain, theirs, NOTHING]
         rows.append(row)
-    return Grid(header, rows, f"{shown.caption} {_ABOUT_CELLS}")
+        if any(_without_term(shown, line) for line in by_step.values()):
+            rows.append(gains)
+    return Grid(header, rows, f"{shown.caption} {_ABOUT_CELLS} Gain: over the same method without the term.")
 
 
 def _protocol(line: Line) -> tuple[str, ...]:
@@ -176,15 +214,28 @@ def relative(path: Path, start: Path) -> str:
     return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
 
-def write_texts(shown: Shown, grid: Grid, pictures: Sequence[Path], base: Path) -> list[Path]:
+@dataclass(frozen=True)
+class Drawn:
+    """What a target comes to: its table, those of statements that were checked, files of figures and data."""
+
+    grid: Grid
+    further: Sequence[Grid] = ()
+    files: Sequence[Path] = ()
+
+
+def write_texts(shown: Shown, drawn: Drawn, base: Path) -> list[Path]:
     """base.md (with the pictures and the records behind), base.tex, base.csv (one row a line, if there are any)."""
     behind = sources(shown, base.parent)
-    images = "".join(f"![{shown.target.title}]({one.name})\n\n" for one in pictures if one.suffix == ".png")
+    pictures = [path.name for path in drawn.files if path.suffix == ".png"]
+    images = "".join(f"![{shown.target.title}]({name})\n\n" for name in pictures)
     remarks = "".join(f"- {remark}\n" for remark in shown.remarks)
-    text = f"# {shown.target.name}: {shown.target.title}\n\n{remarks}\n{images}{markdown(grid)}"
+    grids = [drawn.grid, *drawn.further]
+    text = f"# {shown.target.name}: {shown.target.title}\n\n{remarks}\n{images}"
+    text += "\n".join(map(markdown, grids))
     if behind.rows:
         text += f"\n## Records\n\n{markdown(behind)}"
-    written = {".md": text, ".tex": latex(grid), ".csv": comma_separated(_for_programs(shown, grid, base))}
+    table = comma_separated(_for_programs(shown, drawn.grid, base))
+    written = {".md": text, ".tex": "\n".join(map(latex, grids)), ".csv": table}
     paths = [base.with_name(base.name + suffix) for suffix in written]
     for path, content in zip(paths, written.values(), strict=True):
         path.write_text(content, encoding="utf-8")
@@ -193,7 +244,10 @@ def write_texts(shown: Shown, grid: Grid, pictures: Sequence[Path], base: Path) 
 
 def _for_programs(shown: Shown, grid: Grid, base: Path) -> Grid:
     """A file without a caption says it in columns: the data, the remarks, the records where rows are lines."""
-    grid = cells_grid(shown) if shown.target.view == "methods" else grid
+    if shown.target.view == "methods":
+        grid = cells_grid(shown)
+    elif shown.target.view == "curves":
+        grid = curves_grid(shown, every_phase=True)
     rows = [[*row, shown.data, " ".join(shown.remarks)] for row in grid.rows]
     header = [*grid.header, "data", "remarks"]
     if len(rows) == len(shown.lines):

@@ -1,0 +1,177 @@
+"""The paper's claims about what CwD and the oracle do, held against the CIFAR100 runs and analyses that are there.
+
+The paper made these on ImageNet100. Each claim is checked on the runs of a figure of the paper, by rules that are
+written down here and, where it is about accuracy, in `curves.py`; nothing is decided by looking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from phasezero.analysis import compare
+from phasezero.analysis.record import Analysis, Split, shared_classes
+from phasezero.analysis.spectra import Form
+from phasezero.analysis.tables import (
+    analysis_caption,
+    analysis_cells,
+    chosen_columns,
+    findings_grid,
+)
+from phasezero.config import RunConfig
+from phasezero.errors import UserError
+from phasezero.reproduce.curves import check_eta_curve, check_mimic, on_cifar100
+from phasezero.reproduce.plan import Line, Shelf, phase_zero_of
+from phasezero.reproduce.verdicts import DOES_NOT_HOLD, HOLDS, NO_RECORD, ON_AVERAGE, Checked, so_far
+from phasezero.reproduce.views import NAMES
+from phasezero.results.grid import Grid
+from phasezero.results.record import class_hash
+
+CLAIM_KEYS = ("cwd-gain", "more-classes", "larger-eta", "information", "mimic", "eta-curve")
+
+
+def check_claims(shelf: Shelf, analyses: Sequence[tuple[Path, Analysis]]) -> list[Checked]:
+    models = models_of_figures(analyses)
+    return [
+        _more_classes(models),
+        _larger_eta(models),
+        _information(models),
+        check_mimic(shelf),
+        check_eta_curve(shelf),
+    ]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model after phase 0 that Figs. 3, 4 and 7 are about, and its analysis, if there is one."""
+
+    line: Line
+    found: tuple[tuple[Path, Analysis], ...]
+    """One for each seed."""
+
+
+def models_of_figures(analyses: Iterable[tuple[Path, Analysis]]) -> list[Model]:
+    """A phase 0 is the same whatever follows it: the model of 50 classes may come from any run with B=50.
+
+    Its analysis is told as that of the run of phase 0 alone, so that seeds from different runs stand together.
+    """
+    by_phase_zero: dict[str, tuple[Path, Analysis]] = {}
+    for path, analysis in analyses:
+        if analysis["phase"] == 0:
+            with contextlib.suppress(UserError):  # of another version, with settings that are no more
+                config = RunConfig.from_dict(analysis["config"])
+                by_phase_zero.setdefault(phase_zero_of(config), (path, analysis))
+    seeds = sorted({analysis["seed"] for _, analysis in by_phase_zero.values()})
+    lines = {line.config.name: line for name in ("fig3", "fig4", "fig7") for line in on_cifar100(name)}
+    models = []
+    for line in lines.values():
+        found = [by_phase_zero.get(phase_zero_of(line.seeded(seed))) for seed in seeds]
+        models.append(Model(line, tuple(_told_as(line, *one) for one in found if one)))
+    return models
+
+
+def _told_as(line: Line, path: Path, analysis: Analysis) -> tuple[Path, Analysis]:
+    config = line.seeded(analysis["seed"])
+    name = f"{NAMES[config.method.name]}, {analysis['seen_classes']} classes, eta {line.weight:g}"
+    seen = class_hash(analysis["classes"][: analysis["seen_classes"]])  # not of classes that only came later
+    changed = {"name": name, "config": config.to_dict(), "data": {**analysis["data"], "class_hash": seen}}
+    return path, cast(Analysis, {**analysis, **changed})
+
+
+def _more_classes(models: Sequence[Model]) -> Checked:
+    return _spectra(
+        "more-classes",
+        "more classes",
+        "alpha_k falls as the model has 10, 25, 50, 100 classes (Fig. 3, Fig. 9)",
+        [model for model in models if not model.line.config.initial],
+        "raw",
+    )
+
+
+def _larger_eta(models: Sequence[Model]) -> Checked:
+    title = "Larger eta lowers alpha_k (Fig. 4)"
+    return _spectra("larger-eta", "larger eta", title, models, "raw")
+
+
+def _information(models: Sequence[Model]) -> Checked:
+    """The paper does not say which features and images its proxy is of; the other choices are told, too."""
+    shown = [model for model in models if model.line.config.protocol.phase_sizes == (50,)]
+    title = "The information proxy rises with eta (Fig. 7)"
+    checked = _spectra("information", "more information", title, shown, "unit")
+    told = [analysis for model in shown for _, analysis in model.found]
+    others: tuple[tuple[Form, Split], ...] = (("raw", "train"), ("unit", "test"), ("raw", "test"))
+    sentences = []
+    for form, split in others:
+        found = _findings("more information", told, form, split)
+        agreeing, cases = sum(one.holds for one in found), sum(one.cases for one in found)
+        if found:
+            rises = sum(one.holds_on_average for one in found)
+            sentences.append(
+                f"Of {form} features and {split} images: {agreeing} of {cases} cases agree, and the mean rises in "
+                f"{rises} of {len(found)} comparisons."
+            )
+    return replace(checked, sentences=[*checked.sentences, *sentences])
+
+
+def _spectra(key: str, claim: compare.Claim, title: str, models: Sequence[Model], form: Form) -> Checked:
+    """A statement that `compare` knows, over every pair of neighbouring models with a seed in common."""
+    found = [one for model in models for one in model.found]
+    analyses = [analysis for _, analysis in found]
+    findings = _findings(claim, analyses, form)
+    missing = [model.line.config.name for model in models if not model.found]
+    sentences = [f"Not analysed yet: {', '.join(missing)}."] if missing else []
+    names = {name for finding in findings for name in finding.models}
+    if alone := list(dict.fromkeys(one["name"] for one in analyses if one["name"] not in names)):
+        sentences.append(f"Analysed, but without a neighbour of the same seed: {'; '.join(alone)}.")
+    grids = []
+    if findings:
+        cases, exceptions = (
+            sum(finding.cases for finding in findings),
+            sum(len(finding.exceptions) for finding in findings),
+        )
+        worst = [finding for finding in findings if not finding.holds_on_average]
+        told = f"{cases - exceptions} of {cases} cases (classes times seeds{_times_k(findings)}) agree"
+        told += f"; the mean over classes and seeds disagrees in {len(worst)} of {len(findings)} comparisons."
+        sentences.insert(0, told)
+        grids.append(_analysis_grid(analyses, form, claim))
+        grids.append(findings_grid(findings))
+    return Checked(
+        key,
+        title,
+        so_far(_verdict_of(findings), [model.found for model in models]),
+        sentences,
+        grids,
+        [path for path, _ in found] if findings else [],
+    )
+
+
+def _findings(
+    claim: compare.Claim, analyses: Sequence[Analysis], form: Form, split: Split = "train"
+) -> list[compare.Finding]:
+    compared = compare.compare(analyses, form=form, split=split, unpaired="leave out")
+    return [finding for finding in compared if finding.claim == claim]
+
+
+def _times_k(findings: Sequence[compare.Finding]) -> str:
+    ks = sorted({finding.k for finding in findings if finding.k is not None})
+    return f" times k={', '.join(map(str, ks))}" if ks else ""
+
+
+def _analysis_grid(analyses: Sequence[Analysis], form: Form, claim: compare.Claim) -> Grid:
+    about = claim == "more information"
+    columns = ["information", "floored"] if about else [f"alpha_{k}" for k in compare.TABLE_K]
+    classes = shared_classes(analyses)
+    cells = analysis_cells(analyses, form=form, classes=classes)
+    caption = analysis_caption(analyses, "train", form, classes=classes, columns=columns)
+    return Grid(*chosen_columns(cells, ["model", "n", "accuracy", *columns]), caption)
+
+
+def _verdict_of(findings: Sequence[compare.Finding]) -> str:
+    if not findings:
+        return NO_RECORD
+    if not all(finding.holds_on_average for finding in findings):
+        return DOES_NOT_HOLD
+    return ON_AVERAGE if any(finding.exceptions for finding in findings) else HOLDS

@@ -1,0 +1,132 @@
+"""The paper's claims about accuracy on CIFAR100, held against the records: the oracle, and the curve over eta."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from phasezero.reproduce.plan import Line, Shelf, expand, with_records
+from phasezero.reproduce.targets import CIFAR100, TARGETS
+from phasezero.reproduce.verdicts import Checked, so_far, verdict_of
+from phasezero.reproduce.views import averages
+from phasezero.results.grid import Cell, Grid, Spread
+from phasezero.results.metrics import mean_and_deviation
+from phasezero.results.tables import spread
+
+HARDLY = 1.0
+"""Points by which phase 0 may change and still "hardly change"; the paper gives no number."""
+
+
+def on_cifar100(target: str) -> list[Line]:
+    return expand(TARGETS[target], CIFAR100, {})
+
+
+def _of_one_precision(target: str, shelf: Shelf) -> tuple[list[Line], str]:
+    """A target's lines with the records of the precision that has most of them: they are not averaged together."""
+    counts = Counter(
+        record["environment"]["precision"]
+        for line in on_cifar100(target)
+        for _, record in shelf.of(line.config)
+    )
+    if not counts:
+        return on_cifar100(target), ""
+    precision = min(counts, key=lambda name: (-counts[name], name))
+    some = Shelf(one for one in shelf.records if one[1]["environment"]["precision"] == precision)
+    seeds = {record["seed"] for _, record in some.records}
+    return [with_records(line, seeds, some) for line in on_cifar100(target)], precision
+
+
+def _paths(lines: Iterable[Line]) -> list[Path]:
+    return [path for line in lines for path, _ in line.records.values()]
+
+
+def check_mimic(shelf: Shelf) -> Checked:
+    """Later phases: their mean and the last one, both above those of beta 0; phase 0 within HARDLY of it."""
+    lines, precision = _of_one_precision("fig11", shelf)
+    measures: dict[str, Callable[[list[float]], float]] = {
+        "phase 0": lambda run: run[0],
+        "later phases": lambda run: sum(run[1:]) / len(run[1:]),
+        "last": lambda run: run[-1],
+        "average": lambda run: sum(run) / len(run),
+    }
+    rows: list[list[Cell]] = []
+    sentences, verdicts, used = [], [], []
+    for panel in dict.fromkeys(line.panel for line in lines):
+        there = [line for line in lines if line.panel == panel and line.records]
+        means = {}
+        for line in there:
+            runs = [
+                [phase["accuracy"]["head"] for phase in record["phases"]]
+                for _, (_, record) in sorted(line.records.items())
+            ]
+            values = {name: [measure(run) for run in runs] for name, measure in measures.items()}
+            means[line.weight] = {name: mean_and_deviation(some)[0] for name, some in values.items()}
+            size = str(line.config.protocol.base)
+            rows.append([size, f"{line.weight:g}", str(len(runs)), *map(spread, values.values())])
+        plain = means.pop(0.0, None)
+        where = panel.partition(": ")[2]
+        if plain is None or not means:
+            sentences.append(f"{where}: no record yet of beta {'above 0' if plain else '0'}.")
+            continue
+        lifts = all(some[name] > plain[name] for some in means.values() for name in ("later phases", "last"))
+        change = max((some["phase 0"] - plain["phase 0"] for some in means.values()), key=abs)
+        sentences.append(
+            f"{where}: later phases are {'' if lifts else 'not '}lifted by every beta above 0 that was run; "
+            f"phase 0 changes by {change:+.2f} at most ({'within' if abs(change) <= HARDLY else 'beyond'} "
+            f"{HARDLY:g} point)."
+        )
+        verdicts.append(lifts and abs(change) <= HARDLY)
+        used += there
+    header = ["B", "beta", "n", *measures]
+    caption = "Accuracy in percent; later phases: the mean of all but phase 0." + _in(precision)
+    return Checked(
+        "mimic",
+        "Mimicking the oracle in phase 0 lifts later phases, while phase 0 hardly changes (Fig. 2, Fig. 11)",
+        so_far(verdict_of(verdicts), [line.records for line in lines]),
+        sentences,
+        [Grid(header, rows, caption)] if verdicts else [],
+        _paths(used),
+    )
+
+
+def check_eta_curve(shelf: Shelf) -> Checked:
+    """Rises and then falls: of three etas or more, 0 among them, the best is neither the first nor the last."""
+    lines, precision = _of_one_precision("fig6", shelf)
+    rows: list[list[Cell]] = []
+    sentences, verdicts, used = [], [], []
+    for step in dict.fromkeys(line.config.protocol.step for line in lines):
+        there = sorted(
+            (line for line in lines if line.config.protocol.step == step and line.records),
+            key=lambda line: line.weight,
+        )
+        curve = [(line.weight, mean_and_deviation(averages(line))[0]) for line in there]
+        rows += [
+            [str(step), f"{line.weight:g}", str(len(line.records)), spread(averages(line))] for line in there
+        ]
+        used += there
+        if len(curve) < 3 or curve[0][0] != 0:
+            had = ", ".join(f"{eta:g}" for eta, _ in curve) or "none"
+            sentences.append(f"S={step}: no record yet of three etas with 0 among them (there: {had}).")
+            continue
+        best, most = max(curve, key=lambda point: point[1])
+        inside = curve[0][0] < best < curve[-1][0]
+        first, last = Spread(most - curve[0][1], sign=True), Spread(curve[-1][1] - most, sign=True)
+        sentences.append(
+            f"S={step}: the best eta is {best:g}, {first} from eta 0, and {last} from there to eta "
+            f"{curve[-1][0]:g}: it {'rises and then falls' if inside else 'does not rise and then fall'}."
+        )
+        verdicts.append(inside)
+    caption = "Average incremental accuracy in percent." + _in(precision)
+    return Checked(
+        "eta-curve",
+        "The average incremental accuracy over eta rises and then falls (Fig. 6)",
+        so_far(verdict_of(verdicts), [line.records for line in lines]),
+        sentences,
+        [Grid(["S", "eta", "n", "average"], rows, caption)],
+        _paths(used),
+    )
+
+
+def _in(precision: str) -> str:
+    return f" Runs in {precision}." if precision else ""

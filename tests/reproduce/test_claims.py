@@ -1,0 +1,223 @@
+"""The paper's claims on made-up records and analyses, where every answer is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from phasezero.analysis.record import write_analysis
+from phasezero.config import RunConfig
+from phasezero.presets import build_config, preset
+from phasezero.reproduce.claims import CLAIM_KEYS
+from phasezero.reproduce.ledger import write_results
+from phasezero.results.record import Record, write_record
+from samples import analysis_of
+
+Make = Callable[..., Record]
+
+
+def section(folder: Path, start: str) -> str:
+    """From a claim's heading to the next one."""
+    text = write_results(folder, folder)
+    after = text[text.index(f"### {start}") + 4 :]
+    ends = [place for mark in ("\n### ", "\n## ") if (place := after.find(mark)) >= 0]
+    return after[: min(ends)]
+
+
+def verdict(text: str) -> str:
+    """Without how many models it stands on."""
+    return re.sub(r" \(so far \d+ of \d+ models\)", "", text.split("**")[1])
+
+
+@pytest.fixture
+def keep(record_of: Make, tmp_path: Path) -> Callable[..., None]:
+    def write(
+        config: RunConfig, values: Sequence[float], precision: str = "fp16", first: float = 80.0
+    ) -> None:
+        """One run a seed: its average; phase 0 at `first`, and one later phase at the value."""
+        for seed, value in enumerate(values):
+            record = record_of(config.override({"seed": seed}), value, precision)
+            for phase, accuracy in zip(record["phases"], (first, value), strict=True):
+                phase["accuracy"]["head"] = accuracy
+            weight = config.initial[0].weight if config.initial else 0
+            name = f"{config.method.name}-{weight:g}-{config.protocol.base}-{config.protocol.step}"
+            write_record(tmp_path / f"{name}-{precision}" / f"seed{seed}" / "record.json", record)
+
+    return write
+
+
+def lucir(step: int, *terms: str, method: str = "lucir", base: int = 50) -> RunConfig:
+    return build_config(method, "cifar100", initial=terms, base=base, step=step)
+
+
+GAIN = "CwD in phase 0 gains"
+
+
+def test_gains_are_differences_of_means_and_growth_needs_two_steps(
+    keep: Callable[..., None], tmp_path: Path
+) -> None:
+    assert verdict(section(tmp_path, GAIN)) == "Gains: no record yet; gains more: no record yet."
+    keep(lucir(10), [66.0, 67.0])
+    keep(lucir(10, "cwd"), [67.0, 67.0, 68.2])
+    text = section(tmp_path, GAIN)
+    assert verdict(text) == "Gains: holds; gains more: no record yet."
+    # 67.4 - 66.5; the paper's 67.26 - 66.27
+    assert "| CIFAR100 | LUCIR | 10 | fp16 | +0.90 | 2 and 3 | +0.99 |" in text
+    assert "No record yet for S=5, S=2. The paper's: +0.99, +2.09, +3.85." in text
+    assert "`lucir-0-50-10-fp16/seed{0,1}/record.json`" in text
+
+    keep(lucir(2), [50.0])
+    keep(lucir(2, "cwd"), [53.0])
+    assert verdict(section(tmp_path, GAIN)) == "Gains: holds; gains more: holds."
+    keep(lucir(5), [60.0])
+    keep(lucir(5, "cwd"), [63.5])  # more than at S=2
+    text = section(tmp_path, GAIN)
+    assert verdict(text) == "Gains: holds; gains more: does not hold."
+    assert "(+0.90 at S=10, +3.50 at S=5, +3.00 at S=2), and it does not grow" in text
+    keep(lucir(5, method="podnet"), [60.0])
+    keep(lucir(5, "cwd", method="podnet"), [59.0])
+    assert verdict(section(tmp_path, GAIN)) == "Gains: does not hold; gains more: does not hold."
+
+
+def test_gains_of_different_precision_are_none(keep: Callable[..., None], tmp_path: Path) -> None:
+    keep(lucir(10), [66.0], "fp16")
+    keep(lucir(10, "cwd"), [68.0], "bf16")
+    text = section(tmp_path, GAIN)
+    assert "| CIFAR100 | LUCIR | 10 | bf16 | - | 0 and 1 | +0.99 |" in text
+    assert verdict(text).startswith("Gains: no record yet")
+
+
+def spectrum(
+    folder: Path, config: RunConfig, alpha: Sequence[float], seed: int = 0, information: float = -300.0
+) -> None:
+    """The analysis of a model of as many classes as there are alphas, padded in its configuration to `config`."""
+    first = config.protocol.phase_sizes[0] if config.protocol.phase_sizes else config.protocol.base
+    padded = [*alpha, *[alpha[-1]] * (first - len(alpha))]
+    made = analysis_of(config.override({"seed": seed}), padded, information=information, name=config.name)
+    weight = config.initial[0].weight if config.initial else 0
+    write_analysis(folder / f"{first}-{weight:g}-{config.name.count('b50')}-{seed}.json", made)
+
+
+def alone(size: int, *terms: str) -> RunConfig:
+    return build_config("lucir", "cifar100", initial=terms).override({"protocol.phase_sizes": [size]})
+
+
+def test_more_classes_over_all_shared_classes(tmp_path: Path) -> None:
+    start = "alpha_k falls"
+    spectrum(tmp_path, alone(10), [0.6])
+    assert verdict(section(tmp_path, start)) == "No record yet."
+    spectrum(tmp_path, alone(25), [0.5])
+    text = section(tmp_path, start)
+    assert verdict(text) == "Holds."
+    assert "**Holds (so far 2 of 4 models).**" in text
+    assert "30 of 30 cases (classes times seeds times k=1, 2, 5) agree" in text
+    assert "Not analysed yet: lucir/cifar100/sizes50, lucir/cifar100/sizes100." in text
+    assert "| LUCIR, 10 classes, eta 0 | 1 | 80.00 | 0.600 | 0.700 | 0.800 |" in text
+    assert "alpha_k: means over the 10 classes" in text
+    spectrum(tmp_path, alone(50), [0.7, 0.4])  # class 0 rises; the mean of the rest falls
+    text = section(tmp_path, start)
+    assert verdict(text) == "Holds on average, not in every case."
+    # 10 -> 25: 10 classes; 25 -> 50: 25 classes, of which one is an exception; three k each.
+    assert "102 of 105 cases" in text
+    assert "class 0" in text
+    spectrum(tmp_path, alone(100), [0.9])
+    assert verdict(section(tmp_path, start)) == "Does not hold."
+
+
+def test_a_phase_0_counts_whatever_came_after_it_and_once(tmp_path: Path) -> None:
+    """Seed 0 from the run of phase 0 alone, seed 1 from a whole run; seed 0 of the latter is the same model."""
+    spectrum(tmp_path, alone(50), [0.6], 0)
+    spectrum(tmp_path, preset("lucir/cifar100/b50s10"), [0.6], 0)
+    spectrum(tmp_path, preset("lucir/cifar100/b50s5"), [0.6], 1)
+    for seed in (0, 1):
+        spectrum(tmp_path, alone(50, "cwd:0.5"), [0.6 if seed else 0.5], seed, information=-200.0)
+    text = section(tmp_path, "Larger eta")
+    assert "| LUCIR, 50 classes, eta 0 | 2 |" in text
+    assert "150 of 300 cases" in text  # of 50 classes, 2 seeds, 3 k: with seed 1 nothing falls
+    assert verdict(text) == "Holds on average, not in every case."
+
+    text = section(tmp_path, "The information proxy")
+    assert verdict(text) == "Holds."
+    assert "unit features" in text
+    assert "eigenvalues below 1e-12 are raised to it" in text
+    assert "| LUCIR, 50 classes, eta 0.5 | 2 | 80.50 ± 0.71 | -200.0 ± 0.0 | 2.0 of 64 |" in text
+    assert "| +100.0 ± 0.0 | 100 of 100 | none |" in text
+    assert "Of raw features and test images: 100 of 100 cases agree, and the mean rises in 1 of 1" in text
+    assert "alpha" not in text
+
+
+def test_information_that_falls_and_models_of_changed_training(tmp_path: Path) -> None:
+    spectrum(tmp_path, alone(50), [0.6])
+    changed = alone(50, "cwd:0.5").override({"training.first.lr": 0.05})
+    spectrum(tmp_path, changed, [0.5], information=-400.0)
+    assert verdict(section(tmp_path, "The information proxy")) == "No record yet."
+    spectrum(tmp_path, alone(50, "cwd:0.5"), [0.5], information=-400.0)
+    assert verdict(section(tmp_path, "The information proxy")) == "Does not hold."
+
+
+def test_models_without_a_common_seed_are_not_compared(tmp_path: Path) -> None:
+    spectrum(tmp_path, alone(50), [0.6], 0)
+    spectrum(tmp_path, alone(50, "cwd:0.5"), [0.5], 1)
+    text = section(tmp_path, "Larger eta")
+    assert text.split("**")[1] == "No record yet."
+    assert (
+        "without a neighbour of the same seed: LUCIR, 50 classes, eta 0; LUCIR, 50 classes, eta 0.5." in text
+    )
+
+
+def test_mimicking_the_oracle(keep: Callable[..., None], tmp_path: Path) -> None:
+    start = "Mimicking the oracle"
+    keep(lucir(10), [60.0, 62.0], first=80.0)
+    assert verdict(section(tmp_path, start)) == "No record yet."
+    keep(lucir(10, "mimic:5"), [63.0], first=80.5)
+    keep(lucir(10, "mimic:10"), [64.0, 66.0], first=79.5)
+    text = section(tmp_path, start)
+    assert verdict(text) == "Holds."
+    assert "phase 0 changes by +0.50 at most (within 1 point)" in text
+    # B, beta, n, phase 0, later phases, last, average: (79.5 + 64) / 2 and (79.5 + 66) / 2
+    assert "| 50 | 10 | 2 | 79.50 ± 0.00 | 65.00 ± 1.41 | 65.00 ± 1.41 | 72.25 ± 0.71 |" in text
+    assert "10 classes first, then 10 at a time: no record yet of beta 0" in text
+    keep(lucir(10, "mimic:15"), [70.0], first=82.0)
+    text = section(tmp_path, start)
+    assert verdict(text) == "Does not hold."
+    assert "+2.00 at most (beyond 1 point)" in text
+    assert "| 10 | 10 |" not in text
+
+
+def test_a_beta_that_lowers_later_phases(keep: Callable[..., None], tmp_path: Path) -> None:
+    keep(lucir(10, base=10), [60.0])
+    keep(lucir(10, "mimic:1", base=10), [59.9])
+    text = section(tmp_path, "Mimicking the oracle")
+    assert verdict(text) == "Does not hold."
+    assert "not lifted" in text
+
+
+def test_the_curve_over_eta(keep: Callable[..., None], tmp_path: Path) -> None:
+    start = "The average incremental accuracy over eta"
+    keep(lucir(10), [66.0])
+    keep(lucir(10, "cwd:0.5"), [67.0])
+    text = section(tmp_path, start)
+    assert verdict(text) == "No record yet."
+    assert "(there: 0, 0.5)" in text
+    keep(lucir(10, "cwd:1.25"), [67.5])
+    assert verdict(section(tmp_path, start)) == "Does not hold."  # it only rises
+    keep(lucir(10, "cwd:1"), [68.0, 68.4])
+    text = section(tmp_path, start)
+    assert verdict(text) == "Holds."
+    assert "the best eta is 1, +2.20 from eta 0, and -0.70 from there to eta 1.25" in text
+    assert "| 10 | 1 | 2 | 68.20 ± 0.28 |" in text
+    assert "**Holds (so far 4 of 12 models).**" in text
+    assert "## Records that are no cell" not in write_results(tmp_path, tmp_path)
+    keep(lucir(10, "cwd:0.25"), [10.0], "tf32")  # another precision does not come in
+    assert "| 10 | 0.25 |" not in section(tmp_path, start)
+
+
+def test_every_claim_has_its_key(tmp_path: Path) -> None:
+    (tmp_path / "notes.yaml").write_text(
+        "claims:\n" + "".join(f"  {key}: Told of {key}.\n" for key in CLAIM_KEYS)
+    )
+    text = write_results(tmp_path, tmp_path)
+    assert [key for key in CLAIM_KEYS if f"Note: Told of {key}." in text] == list(CLAIM_KEYS)

@@ -1,0 +1,116 @@
+"""Figures of models: which classes are drawn, named and averaged over, and what is said of the paper's statements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from phasezero.analysis.record import analysis_name, write_analysis
+from phasezero.reproduce.pictures import Folders, draw
+from phasezero.reproduce.plan import Line, expand
+from phasezero.reproduce.targets import TARGETS
+from phasezero.reproduce.views import Drawn, Shown, write_texts
+from phasezero.results.grid import markdown
+from phasezero.results.record import Record
+from samples import analysis_of
+
+Make = Callable[..., Record]
+Alpha = Callable[[Line], Sequence[float]]
+
+
+@pytest.fixture
+def drawn(record_of: Make, tmp_path: Path) -> Callable[..., Drawn]:
+    """A figure from analyses that lie beside records: no model is there."""
+
+    def show(name: str, alpha: Alpha, sizes: Mapping[str, Sequence[int]]) -> Drawn:
+        target = TARGETS[name]
+        lines = []
+        for line in expand(target, "glyphs", {}):
+            key = line.config.name.partition("/")[2]
+            if key not in sizes:
+                continue
+            record = record_of(line.config)
+            record["phases"] = record["phases"][: len(sizes[key])]
+            for phase, size in zip(record["phases"], sizes[key], strict=True):
+                phase["new_classes"] = phase["seen_classes"] = size
+            record["phases"][-1]["seen_classes"] = sum(sizes[key])
+            folder = tmp_path / line.config.name.replace("/", "-")
+            made = analysis_of(line.config, alpha(line), sizes=sizes[key], name=line.config.name)
+            write_analysis(folder / analysis_name(len(sizes[key]) - 1), made)
+            lines.append(replace(line, records={0: (folder / "record.json", record)}))
+        shown = Shown(target, "glyphs", lines, {}, (0,))
+        base = tmp_path / f"{name}-glyphs"
+        result = draw(shown, Folders(tmp_path), base)
+        write_texts(shown, result, base)
+        return result
+
+    return show
+
+
+def cells(text: str, start: str) -> list[str]:
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {start} |")]
+    return [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def test_fig_3_counts_every_shared_class_and_names_the_one_it_draws(
+    drawn: Callable[..., Drawn], tmp_path: Path
+) -> None:
+    """Models of 2, 3 and 4 classes stand for 10, 25 and 50: class 1 rises from the first to the second."""
+    models = {2: [0.6, 0.3], 3: [0.5, 0.4, 0.9], 4: [0.4, 0.3, 0.8, 0.7]}
+    sizes = {"glyphs/sizes10": (2,), "glyphs/sizes25": (3,), "glyphs/sizes50": (4,)}
+    result = drawn("fig3", lambda line: models[sizes[line.config.name.partition("/")[2]][0]], sizes)
+    assert "Class drawn: class 0." in result.grid.caption
+    assert "means over the 2 classes that the models are compared on" in result.grid.caption
+    assert "information" not in result.grid.caption.lower()
+    text = (tmp_path / "fig3-glyphs.md").read_text()
+    # alpha_1 over classes 0 and 1 alone, though the larger models have more.
+    assert cells(text, "lucir/glyphs/sizes50")[4] == "0.350"
+    first, second = json.loads((tmp_path / "fig3-glyphs-findings.json").read_text())["findings"][::3]
+    assert (first["claim"], first["k"], first["cases"], first["holds"]) == ("more classes", 1, 2, 1)
+    assert [case["class_name"] for case in first["exceptions"]] == ["class 1"]
+    assert (second["cases"], second["holds"]) == (3, 3)
+    assert "| 1 of 2 | class 1 |" in text
+    assert "Class drawn: class 0." in " ".join((tmp_path / "fig3-glyphs.svg").read_text().split())
+
+
+def test_fig_9_names_its_nine_classes(drawn: Callable[..., Drawn]) -> None:
+    sizes = {"glyphs/sizes10": (3,), "glyphs/sizes25": (4,)}
+    result = drawn("fig9", lambda line: [0.5] * sizes[line.config.name.partition("/")[2]][0], sizes)
+    assert "Classes drawn: class 1, class 2." in result.grid.caption
+    (findings,) = result.further
+    assert "| 0 of 3 |" in markdown(findings)  # equal is no fall
+
+
+def test_fig_10_looks_only_at_classes_that_came_after_phase_0(
+    drawn: Callable[..., Drawn], tmp_path: Path
+) -> None:
+    alphas = {
+        "lucir": [0.9, 0.9, 0.8, 0.6],
+        "lucir+cwd": [0.1, 0.1, 0.5, 0.5],
+        "oracle": [0.3, 0.3, 0.4, 0.4],
+    }
+
+    def alpha(line: Line) -> Sequence[float]:
+        return alphas["oracle" if line.config.protocol.phase_sizes else line.config.label]
+
+    result = drawn("fig10", alpha, {"glyphs/b50s10/short": (2, 2), "glyphs/sizes100": (4,)})
+    assert "Class drawn: class 2." in result.grid.caption
+    text = (tmp_path / "fig10-glyphs.md").read_text()
+    assert cells(text, "lucir/glyphs/b50s10/short")[4] == "0.700"  # (0.8 + 0.6) / 2
+    assert cells(text, "lucir+cwd/glyphs/b50s10/short")[4] == "0.500"
+    assert cells(text, "lucir/glyphs/sizes100")[4] == "0.400"
+    found = json.loads((tmp_path / "fig10-glyphs-findings.json").read_text())["findings"]
+    assert {one["classes"] for one in found} == {2}
+    (nearer,) = [one for one in found if one["claim"] == "nearer to the oracle" and one["k"] == 1]
+    assert nearer["difference"] == pytest.approx(((0.1 - 0.4) + (0.1 - 0.2)) / 2)
+    assert "information" not in text
+
+
+def test_an_analysis_is_needed(record_of: Make, tmp_path: Path) -> None:
+    shown = Shown(TARGETS["fig3"], "glyphs", expand(TARGETS["fig3"], "glyphs", {}), {}, (0,))
+    result = draw(shown, Folders(tmp_path), tmp_path / "fig3-glyphs")
+    assert (result.further, result.files) == ((), ())
