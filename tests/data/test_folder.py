@@ -122,3 +122,12 @@ def test_errors_of_a_given_split(tmp_path: Path) -> None:
     message = fails(tmp_path)
     assert "no image files" in message
     assert "1 (cat)" in message
+
+
+def test_a_file_that_is_no_image_is_refused_at_once(tmp_path: Path) -> None:
+    """Whatever its class: not after the phases that come before it."""
+    for name in ("a", "b", "c"):
+        photos(tmp_path / "mine" / name, 5)
+    (tmp_path / "mine" / "c" / "photo03.jpg").write_bytes(b"no image")
+    with pytest.raises(UserError, match=r"photo03\.jpg"):
+        load_data(f"folder:{tmp_path / 'mine'}", None)

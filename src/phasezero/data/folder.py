@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from phasezero.data.catalog import DATA_SETS, DataSet
-from phasezero.data.files import EXTENSIONS, is_image_file
+from phasezero.data.files import EXTENSIONS, image_sizes, is_image_file
 from phasezero.data.images import ImageData, ImageSplit, Preparation
 from phasezero.errors import UserError
 
@@ -93,6 +93,8 @@ def load_folder(root: Path, argument: str) -> ImageData:
             raise UserError(f"{path} has no class folders: put the images of each class into {path}/<class>/")
         pairs = [_held_out(files) for files in _files(path, classes, at_least=2)]
         train, test = split_of([pair[0] for pair in pairs]), split_of([pair[1] for pair in pairs])
+    for side in (train, test):  # a file that is no image is said now, not phases later
+        image_sizes(tuple(map(Path, side.images)))
     names = tuple(classes)
     return ImageData("folder", names, names, train, test, PHOTO_PREPARATION)
 
