@@ -27,6 +27,7 @@ from phasezero.initial.cwd import ClassWiseDecorrelation
 from phasezero.methods.lucir import Lucir
 from phasezero.presets import PRESETS, preset
 from phasezero.registry import Registry
+from phasezero.results.record import with_younger_settings
 from phasezero.schedule import Schedule
 
 every_preset = pytest.mark.parametrize("name", list(PRESETS))
@@ -120,13 +121,21 @@ def test_what_is_left_out_has_its_default() -> None:
     assert config.protocol == Protocol(step=5)
 
 
-def test_a_younger_setting_is_written_only_where_it_was_set() -> None:
-    """Records from before it are equal to those of the same runs made since, and can be gone on with."""
-    assert "photos" not in RunConfig().to_dict()["engine"]
+def test_a_configuration_is_written_in_full() -> None:
+    assert RunConfig().to_dict()["engine"]["photos"] == "auto"
     config = RunConfig().override({"engine.photos": "resident"})
     assert config.to_dict()["engine"]["photos"] == "resident"
     assert RunConfig.from_dict(config.to_dict()) == config
     assert config.override({"engine.photos": "auto"}) == RunConfig()
+
+
+def test_a_record_that_is_too_old_to_name_a_setting_has_its_first_value() -> None:
+    """So that records from before it are equal to those of the same runs made since, and can be gone on with."""
+    old = RunConfig().to_dict()
+    del old["engine"]["photos"]
+    assert with_younger_settings(old) == RunConfig().to_dict()
+    resident = RunConfig().override({"engine.photos": "resident"}).to_dict()
+    assert with_younger_settings(resident) == resident
 
 
 def test_yaml_numbers_become_the_fields_types() -> None:

@@ -96,14 +96,6 @@ class RunConfig:
         return "+".join([method, *(term.name for term in self.initial)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values. `engine.photos` is left out at its default: it is younger than the first records, which
-        are to stay equal to those of the same runs made since."""
-        plain = self._values()
-        if plain["engine"]["photos"] == Engine.photos:
-            del plain["engine"]["photos"]
-        return plain
-
-    def _values(self) -> dict[str, Any]:
         plain: dict[str, Any] = _plain(dataclasses.asdict(self))
         return plain
 
@@ -120,7 +112,7 @@ class RunConfig:
         """`{"training.first.lr": 0.2}` -> a new configuration; keys are dotted paths."""
         if not assignments:
             return self
-        values = self._values()
+        values = self.to_dict()
         for path, value in assignments.items():
             _assign(values, path, value)
         return RunConfig.from_dict(values)

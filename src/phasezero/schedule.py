@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from phasezero.errors import UserError
+from phasezero.bounds import refuse_outside
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,8 @@ class Schedule:
     shift: int = 0  # epoch e runs at the rate of e + shift: -1 in PODNet's code, +1 in AANets' code
 
     def __post_init__(self) -> None:
-        if self.epochs < 0 or self.batch_size < 1:
-            raise UserError(
-                f"schedule: epochs {self.epochs} must not be negative, batch_size {self.batch_size} not below 1"
-            )
-        if not 0 < self.lr < math.inf:
-            raise UserError(f"schedule: lr must be above zero, got {self.lr}")
+        for name in ("epochs", "lr", "decay", "momentum", "weight_decay", "batch_size"):
+            refuse_outside(f"schedule.{name}", getattr(self, name))
 
     def lr_at(self, epoch: int) -> float:
         """Epochs count from 0. Step: the rate drops from the epoch named by a milestone on; cosine: to 0."""

@@ -118,9 +118,8 @@ def run_all(
         if not resume:
             for place in waiting:
                 remove_states(targets[place])
-                (targets[place] / FILE_NAME).unlink(
-                    missing_ok=True
-                )  # or it would stand beside another's states
+                # Or an old record would stand beside the states of the new run.
+                (targets[place] / FILE_NAME).unlink(missing_ok=True)
         total = TotalProgress(progress, [planned[place] for place in waiting]) if len(jobs) > 1 else None
 
         def listen(at: int) -> Listener:

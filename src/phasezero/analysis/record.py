@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, cast
 from phasezero.analysis.spectra import Form
 from phasezero.errors import UserError
 from phasezero.results.jsonfile import load_schema, read_json, refuse_misfits, write_json
-from phasezero.results.record import RunFacts
+from phasezero.results.record import RunFacts, with_younger_settings
 from phasezero.results.tables import labelled_groups
 
 FORMAT = "phasezero-analysis-1"
@@ -87,7 +87,7 @@ def read_analysis(path: str | Path) -> Analysis:
     if (found := value.get("format", "none")) != FORMAT:
         raise UserError(f"{path}: the format is {found!r}, this phasezero reads {FORMAT!r}")
     refuse_misfits(Path(path), value, schema())
-    return cast(Analysis, value)
+    return cast(Analysis, {**value, "config": with_younger_settings(value["config"])})
 
 
 def load_analyses(paths: Iterable[str | Path]) -> list[Analysis]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from phasezero.config import RunConfig
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
-from phasezero.results.record import PhaseRecord
+from phasezero.results.record import PhaseRecord, with_younger_settings
 
 FORMAT = "phasezero-checkpoint-2"
 
@@ -73,13 +73,14 @@ def load_checkpoint(path: Path, config: RunConfig | None = None, data_hash: str 
         classes = facts["phases"][-1]["seen_classes"]
         exemplars = [tensors[f"exemplars.{position}"] for position in range(classes)]
         seconds = float(facts["seconds"])
+        made_with = with_younger_settings(facts["config"])
     except (ValueError, TypeError, LookupError):
         raise UserError(f"checkpoint {path} is damaged: its facts are not complete") from None
     if data_hash and facts.get("data", data_hash) != data_hash:
         # Exemplars are kept as numbers of images: with other images they would be others.
         raise UserError(f"checkpoint {path} is of other images than those there now; choose another --out")
-    if config is not None and facts.get("config") != config.to_dict():
-        key = _first_difference(facts.get("config"), config.to_dict())
+    if config is not None and made_with != config.to_dict():
+        key = _first_difference(made_with, config.to_dict())
         raise UserError(f"checkpoint {path} is of another configuration ({key}); choose another --out")
     model = {
         name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")
@@ -94,7 +95,7 @@ def finished_phases(path: Path, config: RunConfig) -> int:
             facts = json.loads((file.metadata() or {}).get("facts", "{}"))
     except (OSError, SafetensorError, ValueError):
         return 0
-    return len(facts["phases"]) if facts.get("config") == config.to_dict() else 0
+    return len(facts["phases"]) if with_younger_settings(facts.get("config", {})) == config.to_dict() else 0
 
 
 def _first_difference(found: Any, wanted: Any, where: str = "") -> str:

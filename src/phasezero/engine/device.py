@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch.utils._triton import has_triton
 
+from phasezero.bounds import refuse_outside
 from phasezero.config import Engine
 from phasezero.errors import UserError
 from phasezero.nets import IncrementalModel
@@ -55,8 +56,7 @@ class Device:
             precision = "fp16" if on_gpu else "fp32"  # what the paper's numbers were verified in
         if precision == "tf32" and not on_gpu:
             raise UserError("engine.precision: 'tf32' needs a CUDA device; use fp32 or bf16")
-        if wanted.threads < 0:
-            raise UserError(f"engine.threads: must not be negative, got {wanted.threads}")
+        refuse_outside("engine.threads", wanted.threads)
         return cls(device, precision, engine, wanted.threads or torch.get_num_threads())
 
     @property

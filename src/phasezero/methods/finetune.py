@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch.nn import functional as F
-
-from phasezero.data.stream import Phase
-from phasezero.methods.base import METHODS, Loss, Method, MethodOptions
+from phasezero.methods.base import METHODS, Method, MethodOptions
 from phasezero.nets import GrowingHead, LinearHead
 
 
@@ -32,6 +29,3 @@ class Finetune(Method):
 
     def phase_zero(self) -> object:
         return "cross-entropy on a linear head"
-
-    def make_loss(self, phase: Phase) -> Loss:
-        return lambda batch: F.cross_entropy(batch.output.logits, batch.labels)

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from phasezero.data.stream import Phase
-from phasezero.methods.base import METHODS, Loss, Method, MethodOptions, PhaseImages, Stage, trainable
+from phasezero.methods.base import METHODS, Method, MethodOptions, PhaseImages, Stage, trainable
 from phasezero.nets import IncrementalModel
 from phasezero.schedule import Schedule
 
@@ -60,6 +59,3 @@ class Joint(Method):
 
     def phase_zero(self) -> object:
         return "cross-entropy on a cosine head"  # LUCIR's words: the two share their phase 0
-
-    def make_loss(self, phase: Phase) -> Loss:
-        return lambda batch: F.cross_entropy(batch.output.logits, batch.labels)

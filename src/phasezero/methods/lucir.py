@@ -114,7 +114,7 @@ class Lucir(Method):
 
     def make_loss(self, phase: Phase) -> Loss:
         if phase.index == 0:
-            return lambda batch: F.cross_entropy(batch.output.logits, batch.labels)
+            return super().make_loss(phase)
         options = self.options
         weight = options.lambda_base * math.sqrt(phase.old / phase.new)  # Eq. 7
         top_k = min(options.top_k, phase.new)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 
 from phasezero.reproduce.plan import Line, Shelf, expand, with_records
 from phasezero.reproduce.targets import CIFAR100, TARGETS
@@ -37,8 +36,19 @@ def _of_one_precision(target: str, shelf: Shelf) -> tuple[list[Line], str]:
     return [with_records(line, seeds, some) for line in on_cifar100(target)], precision
 
 
-def _paths(lines: Iterable[Line]) -> list[Path]:
-    return [path for line in lines for path, _ in line.records.values()]
+def _checked(
+    key: str,
+    title: str,
+    lines: Sequence[Line],
+    verdicts: Sequence[bool],
+    sentences: list[str],
+    grids: list[Grid],
+    used: Iterable[Line],
+) -> Checked:
+    """What came of a claim that all `lines` are about, and that stands on the records of those `used`."""
+    paths = [path for line in used for path, _ in line.records.values()]
+    verdict = so_far(verdict_of(verdicts), [line.records for line in lines])
+    return Checked(key, title, verdict, sentences, grids, paths)
 
 
 def check_mimic(shelf: Shelf) -> Checked:
@@ -80,14 +90,11 @@ def check_mimic(shelf: Shelf) -> Checked:
         used += there
     header = ["B", "beta", "n", *measures]
     caption = "Accuracy in percent; later phases: the mean of all but phase 0." + _in(precision)
-    return Checked(
-        "mimic",
-        "Mimicking the oracle in phase 0 lifts later phases, while phase 0 hardly changes (Fig. 2, Fig. 11)",
-        so_far(verdict_of(verdicts), [line.records for line in lines]),
-        sentences,
-        [Grid(header, rows, caption)] if verdicts else [],
-        _paths(used),
+    title = (
+        "Mimicking the oracle in phase 0 lifts later phases, while phase 0 hardly changes (Fig. 2, Fig. 11)"
     )
+    grids = [Grid(header, rows, caption)] if verdicts else []
+    return _checked("mimic", title, lines, verdicts, sentences, grids, used)
 
 
 def check_eta_curve(shelf: Shelf) -> Checked:
@@ -118,14 +125,9 @@ def check_eta_curve(shelf: Shelf) -> Checked:
         )
         verdicts.append(inside)
     caption = "Average incremental accuracy in percent." + _in(precision)
-    return Checked(
-        "eta-curve",
-        "The average incremental accuracy over eta rises and then falls (Fig. 6)",
-        so_far(verdict_of(verdicts), [line.records for line in lines]),
-        sentences,
-        [Grid(["S", "eta", "n", "average"], rows, caption)],
-        _paths(used),
-    )
+    title = "The average incremental accuracy over eta rises and then falls (Fig. 6)"
+    grids = [Grid(["S", "eta", "n", "average"], rows, caption)]
+    return _checked("eta-curve", title, lines, verdicts, sentences, grids, used)
 
 
 def _in(precision: str) -> str:

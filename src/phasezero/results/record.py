@@ -277,6 +277,16 @@ def write_record(path: str | Path, record: Record) -> None:
     write_json(path, record, "record")
 
 
+YOUNGER_SETTINGS: dict[str, dict[str, Any]] = {"engine": {"photos": "auto"}}
+"""Settings that came after the first records, which were made with these values."""
+
+
+def with_younger_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as it was written, with the settings it is too old to name."""
+    sections = {name: {**added, **config.get(name, {})} for name, added in YOUNGER_SETTINGS.items()}
+    return {**config, **sections}
+
+
 def read_record(path_or_folder: str | Path) -> Record:
     """Read one record; a folder means the record.json in it."""
     path = _own_file(Path(path_or_folder))
@@ -284,7 +294,7 @@ def read_record(path_or_folder: str | Path) -> Record:
     if (version := record.get("schema_version", "none")) != SCHEMA_VERSION:
         raise UserError(f"{path}: schema_version is {version}, this phasezero reads {SCHEMA_VERSION}")
     refuse_misfits(path, record, schema())
-    return cast(Record, record)
+    return cast(Record, {**record, "config": with_younger_settings(record["config"])})
 
 
 def load_records(paths: Iterable[str | Path], complain: Callable[[str], None]) -> list[tuple[Path, Record]]:
