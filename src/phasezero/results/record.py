@@ -283,7 +283,7 @@ YOUNGER_SETTINGS: dict[str, dict[str, Any]] = {"engine": {"photos": "auto"}}
 
 def with_younger_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration as it was written, with the settings it is too old to name."""
-    sections = {name: {**added, **config.get(name, {})} for name, added in YOUNGER_SETTINGS.items()}
+    sections = {name: YOUNGER_SETTINGS[name] | config[name] for name in YOUNGER_SETTINGS if name in config}
     return {**config, **sections}
 
 
