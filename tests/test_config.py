@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from phasezero.data.stream import class_order, cut_phases
 from phasezero.errors import UserError
 from phasezero.initial.cwd import ClassWiseDecorrelation
 from phasezero.methods.lucir import Lucir
-from phasezero.presets import PRESETS, preset
+from phasezero.presets import PRESETS, build_config, preset
 from phasezero.registry import Registry
 from phasezero.results.record import with_younger_settings
 from phasezero.schedule import Schedule
@@ -134,6 +135,10 @@ def test_a_record_that_is_too_old_to_name_a_setting_has_its_first_value() -> Non
     old = RunConfig().to_dict()
     del old["engine"]["photos"]
     assert with_younger_settings(old) == RunConfig().to_dict()
+    with_terms = build_config("lucir", initial=["sdc", "cwd"]).to_dict()
+    older = copy.deepcopy(with_terms)
+    del older["initial"][0]["grouping"]
+    assert with_younger_settings(older) == with_terms != older
     resident = RunConfig().override({"engine.photos": "resident"}).to_dict()
     assert with_younger_settings(resident) == resident
 

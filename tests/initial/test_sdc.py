@@ -61,6 +61,22 @@ def test_value_and_gradient(groups: int, members: list[list[int]], normalize: bo
     assert torch.allclose(gradient, wanted, rtol=0, atol=1e-10)
 
 
+@both_normalisations
+@pytest.mark.parametrize(
+    ("groups", "members"),
+    [(2, [[0, 2, 4], [1, 3, 5]]), (4, [[0, 4], [1, 5], [2], [3]]), (16, [[0], [1], [2], [3], [4], [5]])],
+)
+def test_interleaved_groups(groups: int, members: list[list[int]], normalize: bool) -> None:
+    features = normal(9, 6) + 0.5
+    loss = structured_decorrelation(features, groups=groups, grouping="interleaved", normalize=normalize)
+    assert loss.item() == pytest.approx(slow_sdc(features, members, normalize).item(), rel=1e-10)
+
+
+def test_an_unknown_grouping_is_refused() -> None:
+    with pytest.raises(ValueError, match="neighbours, interleaved"):
+        structured_decorrelation(normal(4, 4), grouping="random")  # type: ignore[arg-type]
+
+
 def test_a_group_for_each_feature_is_decov_and_one_group_is_nothing() -> None:
     features = normal(30, 12)
     assert structured_decorrelation(features, groups=12).item() == pytest.approx(decov(features).item())

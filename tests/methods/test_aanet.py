@@ -22,13 +22,14 @@ from phasezero.data.stream import Phase
 from phasezero.engine.passes import StagePass
 from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
+from phasezero.errors import UserError
 from phasezero.methods import METHODS
 from phasezero.methods.aanet import Aanet, balanced_draw
 from phasezero.methods.base import Batch, Stage, new_and_exemplars
 from phasezero.methods.lucir import Lucir, imprint
 from phasezero.nets import IncrementalModel, ResNet
 from phasezero.nets.aggregated import AggregatedResNet
-from phasezero.presets import preset
+from phasezero.presets import build_config, preset
 from phasezero.results.record import comparable_part
 from phasezero.schedule import Schedule
 
@@ -496,15 +497,34 @@ def test_published_settings_on_imagenet() -> None:
         assert schedule.lr_at(44) == pytest.approx(0.025)
     assert second_level(subset).milestones == (29, 60)
     assert second_level(subset).batch_size == 50
+    assert subset.training.brightness == pytest.approx(63 / 255)
+    assert preset("aanet/imagenet/b100s100").training.brightness == pytest.approx(63 / 255)
+    assert preset("aanet/cifar100/b50s10").training.brightness == 0
+
     whole = preset("aanet/imagenet/b100s100")
     plain = preset("lucir/imagenet/b100s100")
-    assert whole.training == plain.training
+    assert replace(whole.training, brightness=0.0) == plain.training
     for config in (subset, whole):
         assert isinstance(config.method, Aanet.Options)
         assert config.method.lambda_base == 10
         assert config.method.imprint
         assert config.method.balanced_epochs == 0
         assert config.network.name == "resnet18"
+
+
+def test_a_network_without_stages_is_refused_before_phase_0(toy_data: ImageData) -> None:
+    class Never:
+        def started(self, phases: int, total_images: int) -> None: ...
+
+        def epoch(self, *facts: object) -> None:
+            raise AssertionError("it trained")
+
+        def phase(self, result: object) -> None: ...
+
+    settings = {"network.name": "alexnet-3d", "protocol.memory": "per_class:4"}
+    config = build_config("aanet", "glyphs", base=4, step=2).override(settings)
+    with pytest.raises(UserError, match=r"two ResNets.*network\.name"):
+        run(config, data=toy_data, listener=Never())
 
 
 def test_variants() -> None:

@@ -21,6 +21,7 @@ from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.passes import StagePass
+from phasezero.engine.persist import OracleWorkshop
 from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
 from phasezero.initial import TERMS
@@ -120,9 +121,10 @@ def test_losses_can_be_captured(name: str, toy_data: ImageData, monkeypatch: pyt
         return init
 
     monkeypatch.setattr(StagePass, "__init__", watch(StagePass.__init__))
-    trainer = Trainer(small(name, tuple(term for term in TERMS if term != "mimic")), toy_data)
+    config = small(name, tuple(TERMS))
+    trainer = Trainer(config, toy_data, workshop=OracleWorkshop(config, toy_data))
     list(trainer.run())
-    assert stages["train"] == 3
+    assert stages["train"] == 4  # the oracle's, and those of three phases
 
 
 def without_values(loss: Loss, stage_pass: StagePass) -> None:

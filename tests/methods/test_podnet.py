@@ -348,6 +348,7 @@ def test_published_numbers(
 ) -> None:
     config = preset(f"podnet/{data}")
     assert config.network.name == network
+    assert config.training.brightness == pytest.approx(63 / 255)
     assert config.method == Podnet.Options(
         **options, proxies=10, true_margin=False, margin=0.6, clamp=5.0, finetune_epochs=20
     )
@@ -364,3 +365,4 @@ def test_the_original_network_on_cifar100() -> None:
     config = preset("podnet-original/cifar100/b50s10")
     assert config.network.name == "resnet32-podnet"
     assert config.training.brightness == pytest.approx(63 / 255)
+    assert preset("podnet/glyphs/b50s10").training.brightness == 0  # characters are black on white

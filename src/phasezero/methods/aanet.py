@@ -38,6 +38,14 @@ def cross_entropy(batch: Batch) -> Tensor:
     return F.cross_entropy(batch.output.logits, batch.labels)
 
 
+_IMAGENET = {
+    "method.lambda_base": 10.0,
+    "method.weights_drops": (0.333, 0.667),
+    "method.weights_batch_size": 50,
+    "training.brightness": 63 / 255,  # the code's, on ImageNet alone
+}
+
+
 @METHODS.register("aanet")
 class Aanet(Lucir):
     @dataclass(frozen=True)
@@ -55,17 +63,11 @@ class Aanet(Lucir):
     published = {
         "cifar100": {"network.name": "resnet18-cifar", "training.later.shift": 1},
         "imagenet100": {
-            "method.lambda_base": 10.0,
-            "method.weights_drops": (0.333, 0.667),
-            "method.weights_batch_size": 50,
+            **_IMAGENET,
             **both_phases(lr=0.05, shape="cosine", weight_decay=5e-4, shift=1),
         },
         # AANets' author: LUCIR's numbers. No class-balanced fine-tuning, as the CwD paper says of this row.
-        "imagenet": {
-            "method.lambda_base": 10.0,
-            "method.weights_drops": (0.333, 0.667),
-            "method.weights_batch_size": 50,
-        },
+        "imagenet": _IMAGENET,
     }
     variants = {
         "original": {"cifar100": {"network.name": "resnet32", **both_phases(shift=1)}},
@@ -77,10 +79,11 @@ class Aanet(Lucir):
 
     def grow(self, model: IncrementalModel, phase: Phase, rng: torch.Generator) -> None:
         super().grow(model, phase, rng)
-        if phase.index == 1:
-            if not isinstance(model.backbone, ResNet):
-                raise UserError("aanet mixes the stages of two ResNets; choose one of those as network.name")
-            model.backbone = AggregatedResNet(model.backbone)
+        if isinstance(model.backbone, ResNet):
+            if phase.index == 1:
+                model.backbone = AggregatedResNet(model.backbone)
+        elif not phase.index:  # said before phase 0 is trained, not after
+            raise UserError("aanet mixes the stages of two ResNets; choose one of those as network.name")
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
         train, *others = super().stages(model, phase, schedule)

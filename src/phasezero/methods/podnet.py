@@ -2,8 +2,7 @@
 
 Ten proxies a class, imprinted by k-means; the old model's maps, pooled along rows and along columns, and its
 features are kept; then a balanced fine-tuning of the proxies that the paper does not mention. As in the
-published code, whose numbers are the defaults; its brightness jitter, which the CwD paper does not mention, is
-in `podnet-original` alone.
+published code, whose numbers are the defaults.
 
 `nca` is what that code computes: its margin cancels, and the label's own term in the sum is 1, not absent (the
 author acknowledged it after the CwD paper's experiments). `true_margin` is the paper's loss.
@@ -70,7 +69,8 @@ def pooled_squares(maps: Tensor) -> Tensor:
     return F.normalize(torch.cat([squares.sum(3).flatten(1), squares.sum(2).flatten(1)], 1), dim=1)
 
 
-_IMAGENET = {
+_JITTER = {"training.brightness": 63 / 255}
+_IMAGENET = _JITTER | {
     "network.name": "resnet18-podnet",
     "method.flat": 10.0,
     "method.spatial": 8.0,
@@ -96,13 +96,13 @@ class Podnet(Method):
     published = {
         "*": both_phases(shape="cosine", shift=-1),
         # The CwD paper says ResNet-18 for all; its 66.98 is near what others report for PODNet with one.
-        "cifar100": {"network.name": "resnet18-cifar-podnet"},
+        "cifar100": _JITTER | {"network.name": "resnet18-cifar-podnet"},
         "imagenet100": _IMAGENET | both_phases(lr=0.05, weight_decay=5e-4, batch_size=64),
         "imagenet": _IMAGENET | both_phases(lr=0.05, weight_decay=1e-4, batch_size=64),
         "glyphs": {"network.name": "resnet-glyphs-podnet", "method.finetune_epochs": 4},  # ours
     }
     variants = {
-        "original": {"cifar100": {"network.name": "resnet32-podnet", "training.brightness": 63 / 255}},
+        "original": {"cifar100": {"network.name": "resnet32-podnet"}},
     }
     needs_maps = True
     options: Options

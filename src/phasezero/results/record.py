@@ -278,12 +278,19 @@ def write_record(path: str | Path, record: Record) -> None:
 
 
 YOUNGER_SETTINGS: dict[str, dict[str, Any]] = {"engine": {"photos": "auto"}}
+YOUNGER_TERM_SETTINGS: dict[str, dict[str, Any]] = {"sdc": {"grouping": "neighbours"}}
 """Settings that came after the first records, which were made with these values."""
 
 
 def with_younger_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration as it was written, with the settings it is too old to name."""
-    sections = {name: YOUNGER_SETTINGS[name] | config[name] for name in YOUNGER_SETTINGS if name in config}
+    sections: dict[str, Any] = {
+        name: settings | config[name] for name, settings in YOUNGER_SETTINGS.items() if name in config
+    }
+    if "initial" in config:
+        sections["initial"] = [
+            YOUNGER_TERM_SETTINGS.get(term["name"], {}) | term for term in config["initial"]
+        ]
     return {**config, **sections}
 
 
