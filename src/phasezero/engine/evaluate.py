@@ -16,6 +16,8 @@ from phasezero.nets import IncrementalModel, Output
 
 Labels = npt.NDArray[np.int64]
 
+CPU_BATCH = 64  # works out of its caches: a quarter faster than 500
+
 
 class Predictions(NamedTuple):
     truth: Labels
@@ -37,6 +39,8 @@ def observe(
     was_training, half_precision = model.training, model.half_precision
     model.eval()
     model.half_precision = None  # what is reported or kept is not rounded; it costs little
+    if next(model.parameters()).device.type == "cpu":
+        batch_size = min(batch_size, CPU_BATCH)
     with torch.inference_mode():
         batches = source.test_batches(indices, batch_size)
         parts = [take(model(source.prepare(ticket)[0])) for ticket in batches]
