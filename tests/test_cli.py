@@ -179,7 +179,7 @@ BAD = {
     "unknown format": (["show", "nowhere", "--format", "latx"], "did you mean 'latex'"),
     "unknown target": (["reproduce", "table11"], "did you mean 'table1'"),
     "no duration": (["reproduce", "table1", "--time-limit", "30"], "30m"),
-    "target's seeds": (["reproduce", "table1", "--seeds", "0,0"], "different whole numbers"),
+    "target's seeds": (["reproduce", "table1", "--seeds", "0,00"], "named twice"),
     "target's data": (["reproduce", "table2", "--data", "imagenet"], "table2 is not defined on 'imagenet'"),
     "target without data": (["reproduce", "table2", "--root", "empty"], "--data glyphs"),
     "not in the table": (["reproduce", "table2", "--method", "bic"], "known: lucir, lucir+cwd"),

@@ -37,12 +37,12 @@ def short_run(engine: str, seed: int, settings: dict[str, Any]) -> RunConfig:
     return replace(config, name=f"short/{engine}", seed=seed)
 
 
-def compare(rows: list[dict[str, Any]], one: str, other: str) -> dict[str, float]:
+def compare(rows: list[dict[str, Any]], one: str, other: str) -> dict[str, float | None]:
     """other - one, seed by seed."""
     found = {(row["engine"], row["seed"]): row["accuracy"] for row in rows}
     seeds = sorted(seed for engine, seed in found if engine == one)
     differences = [found[other, seed] - found[one, seed] for seed in seeds]
-    error = stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else math.nan
+    error = stdev(differences) / math.sqrt(len(differences)) if len(differences) > 1 else None
     return {"mean_difference": mean(differences), "standard_error": error, "n": len(differences)}
 
 

@@ -17,7 +17,7 @@ from phasezero import __version__
 from phasezero.board import boards
 from phasezero.commands.analyze import analyze
 from phasezero.commands.bench import bench
-from phasezero.commands.options import parse_parallel, warn
+from phasezero.commands.options import parse_numbers, parse_parallel, warn
 from phasezero.commands.report import report
 from phasezero.commands.reproduce import reproduce
 from phasezero.commands.results import results
@@ -85,6 +85,13 @@ def choose_configs(
                 "--data and --method build a run of their own; leave out the preset (or --config)"
             )
         configs = [load_yaml(config_file)] if config_file else [preset(name) for name in presets]
+        sizes = next((config.protocol.phase_sizes for config in configs if config.protocol.phase_sizes), ())
+        sizes = assignments.get("protocol.phase_sizes", sizes)
+        if sizes and (base is not None or step is not None):
+            raise UserError(
+                f"protocol.phase_sizes is {list(sizes)}, so --base and --step would change nothing; "
+                "leave them out, or add --set protocol.phase_sizes=[]"
+            )
         if base is not None:
             assignments = {"protocol.base": base, **assignments}
         if step is not None:
@@ -106,13 +113,7 @@ def choose_configs(
 def parse_seeds(text: str | None, config: RunConfig) -> list[int]:
     if text is None:
         return [config.seed]
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
-        raise UserError(f"--seeds {text!r}: write whole numbers separated by commas, such as 0,1,2")
-    seeds = [int(part) for part in parts]
-    if len(set(seeds)) != len(seeds):
-        raise UserError(f"--seeds {text!r}: a seed is named twice; the same run twice is not a second sample")
-    return seeds
+    return list(parse_numbers("--seeds", text))
 
 
 @app.command()

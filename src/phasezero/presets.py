@@ -92,18 +92,46 @@ def build_config(
 
 def with_terms(config: RunConfig, texts: Sequence[str]) -> RunConfig:
     """These phase-0 terms instead of the configuration's own; a weight left out is the one published for the data."""
-    family = family_of(config.protocol.data)
     terms: list[TermOptions] = []
     settings: dict[str, Any] = {}
     for text in texts:
         term = parse_term(text)
-        published = TERMS[term.name].published
-        own = {**published.get(family, {}), **published.get(f"{config.method.name}/{family}", {})}
+        own = _published_with(term, config)
         weight = own.pop("weight", term.weight)
         terms.append(term if ":" in text else replace(term, weight=weight))
         settings |= own
+    dropped: dict[str, Any] = {}
+    for term in config.initial:
+        dropped |= _published_with(term, config)
+    dropped.pop("weight", None)
+    if settings or dropped:
+        # What goes with a term goes when the term goes; what was set by hand stays.
+        now, plain = config.to_dict(), _without_terms(config).to_dict()
+        settings = {
+            key: settings.get(key, _at(plain, key))
+            for key in {**dropped, **settings}
+            if _at(now, key) in (_at(plain, key), dropped.get(key, _at(plain, key)))
+        }
     config = replace(config, initial=tuple(terms)).override(settings)
     return replace(config, name=standard_name(config))
+
+
+def _published_with(term: TermOptions, config: RunConfig) -> dict[str, Any]:
+    """The term's own weight and what its authors changed besides, for this method on this data."""
+    family, published = family_of(config.protocol.data), TERMS[term.name].published
+    return {**published.get(family, {}), **published.get(f"{config.method.name}/{family}", {})}
+
+
+def _without_terms(config: RunConfig) -> RunConfig:
+    """The preset of the configuration's method on its data."""
+    method = "-".join(filter(None, [config.method.name, config.method.variant]))
+    return build_config(method, config.protocol.data, base=config.protocol.base, step=config.protocol.step)
+
+
+def _at(values: Any, key: str) -> Any:
+    for part in key.split("."):
+        values = values[part]
+    return values
 
 
 def family_of(data: str) -> str:

@@ -17,15 +17,15 @@ from phasezero.analysis.record import analysis_name
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
+from phasezero.engine.checkpoint import refuse_other_run
 from phasezero.engine.deadline import Deadline
 from phasezero.engine.listener import Listener, Listeners
 from phasezero.engine.parallel import Job, run_jobs, stays_here, workers_for
 from phasezero.engine.passes import DivergenceError
 from phasezero.engine.persist import phase_checkpoint
 from phasezero.engine.trainer import check
-from phasezero.engine.workload import images_by_phase
+from phasezero.engine.workload import images_by_phase, trains_an_oracle
 from phasezero.errors import UserError
-from phasezero.initial import TERMS
 from phasezero.progress import RunProgress, TotalProgress, make_progress
 from phasezero.results.figures import draw_curves
 from phasezero.results.files import write_whole
@@ -79,7 +79,7 @@ def run_all(
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    if store is None and any(map(_trains_an_oracle, configs)):
+    if store is None and any(map(trains_an_oracle, configs)):
         store = folder / "phase0"  # an oracle is trained once, and kept
     targets = [run_folder(folder, config) for config in configs]
     refuse_clashes(targets, allowed=overwrite or resume)
@@ -97,6 +97,8 @@ def run_all(
                 f"{targets[place]} holds a run of another configuration; choose another --out, or say --overwrite"
             )
     waiting = [place for place in range(len(configs)) if place not in finished]
+    for place in waiting if resume else ():
+        refuse_other_run(targets[place] / CHECKPOINT, configs[place])
     left = [configs[place] for place in waiting]
     workers = min(parallel or workers_for(left or configs), len(left) or 1)
     if not stays_here(left, workers):
@@ -131,7 +133,7 @@ def run_all(
         diverged: dict[int, str] = {}
         for at, outcome in run_jobs(jobs, workers, listen, go_on):
             place = waiting[at]
-            (targets[place] / "config.yaml").write_text(configs[place].to_yaml())
+            write_whole(targets[place] / "config.yaml", configs[place].to_yaml())
             if isinstance(outcome, DivergenceError):
                 diverged[place] = str(outcome)
                 write_whole(targets[place] / DIVERGED, f"{outcome}\n")
@@ -145,10 +147,6 @@ def run_all(
             paths |= write_views(folder, records)
         missing = [configs[place] for place in range(len(configs)) if place not in {*finished, *diverged}]
         return Written(folder, records, paths, missing, list(diverged.values()))
-
-
-def _trains_an_oracle(config: RunConfig) -> bool:
-    return any(TERMS[term.name].looks_ahead and not term.file for term in config.initial)
 
 
 def planned_images(config: RunConfig, data: ImageData) -> int:
@@ -167,7 +165,7 @@ def remove_states(folder: Path) -> None:
 
 def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:
     table, picture, page = folder / "results.md", folder / "curves.png", folder / "report.html"
-    table.write_text(markdown_table(records))
+    write_whole(table, markdown_table(records))
     draw_curves(records, picture)
     write_page(records, page, title=f"phasezero: {folder.resolve().name}")
     return {"table": table, "picture": picture, "page": page}

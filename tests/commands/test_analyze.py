@@ -121,7 +121,7 @@ BAD = {
     "no run": (["nowhere"], "nowhere: a run's folder is expected"),
     "no such phase": (["RUN", "--phase", "2"], "phases 0 to 1"),
     "bad k": (["RUN", "--k", "1,x"], "separated by commas"),
-    "k of zero": (["RUN", "--k", "0"], "from 1 on"),
+    "k of zero": (["RUN", "--k", "0"], "number 1"),
     "bad floor": (["RUN", "--floor", "0"], "above zero"),
     "bad split": (["RUN", "--split", "val"], "'train'"),
     "nothing to read": (["RUN", "--read"], "analysis-phaseN.json"),

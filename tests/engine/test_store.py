@@ -134,14 +134,19 @@ def test_an_entry_under_anothers_key_is_never_used(
 def test_what_lies_alone_is_listed_as_damaged(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:
     run(toy_config(), data=toy_data, store=tmp_path)
     (entry,) = PhaseZeroStore(tmp_path).entries()
-    (tmp_path / "alone.safetensors").write_bytes(b"x")
-    (tmp_path / "note.json").write_text("[]")
+    alone, note = "a" * 64, "b" * 64
+    (tmp_path / f"{alone}.safetensors").write_bytes(b"x")
+    (tmp_path / f"{note}.json").write_text("[]")
+    (tmp_path / "record.json").write_text("{}")  # somebody's own files
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"y")
     store = PhaseZeroStore(tmp_path)
-    assert {one.key: one.sound for one in store.entries()} == {entry.key: True, "alone": False, "note": False}
+    assert {one.key: one.sound for one in store.entries()} == {entry.key: True, alone: False, note: False}
     for one in store.entries():
         if not one.sound:
             store.remove(one)
     assert [one.key for one in store.entries()] == [entry.key]
+    assert (tmp_path / "record.json").exists()
+    assert (tmp_path / "checkpoint.safetensors").exists()
     with pytest.raises(UserError, match="no such folder"):
         list(PhaseZeroStore(tmp_path / "mistyped").entries())
 

@@ -83,7 +83,7 @@ def test_an_oracle_from_a_checkpoint(toy_config: Make, toy_data: ImageData, tmp_
     assert run(config.override({"initial.0.oracle": str(whole)}), data=toy_data)["phases"]
     with pytest.raises(UserError, match="has seen 6 classes, the run has 8"):
         run(config.override({"initial.0.oracle": str(part)}), data=toy_data)
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="initial mimic: there is no file"):
         run(config.override({"initial.0.oracle": str(tmp_path / "none")}), data=toy_data)
     other = config.override({"initial.0.oracle": str(whole), "network.name": "resnet32"})
     with pytest.raises(UserError, match="not of the network 'resnet32'"):

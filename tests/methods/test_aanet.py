@@ -523,7 +523,9 @@ def test_a_network_without_stages_is_refused_before_phase_0(toy_data: ImageData)
 
     settings = {"network.name": "alexnet-3d", "protocol.memory": "per_class:4"}
     config = build_config("aanet", "glyphs", base=4, step=2).override(settings)
-    with pytest.raises(UserError, match=r"two ResNets.*network\.name"):
+    with pytest.raises(
+        UserError, match=r"'aanet' does not work with network\.name=alexnet-3d; choose .*resnet32"
+    ):
         run(config, data=toy_data, listener=Never())
 
 

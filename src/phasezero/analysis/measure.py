@@ -67,11 +67,11 @@ def analyse_run(
     if not -phases <= phase < phases:
         raise UserError(f"{folder}: there is no phase {phase}; the run has phases 0 to {phases - 1}")
     phase %= phases
-    saved = _find_state(folder, config, phase, data, Path(store) if store else None)
     exact = replace(config.engine, device=device, precision="fp32", engine="eager")
     trainer = Trainer(replace(config, engine=exact), data)
     if [str(data.class_ids[index]) for index in trainer.stream.order] != record["data"]["class_ids"]:
         raise UserError(f"{folder}: data {data.name!r} has other classes now than when the run was made")
+    saved = _find_state(folder, config, phase, trainer, Path(store) if store else None)
     try:
         trainer.restore(phase + 1, saved.model, saved.exemplars)
     except RuntimeError:  # torch's, with a page of keys
@@ -82,18 +82,19 @@ def analyse_run(
 
 
 def _find_state(
-    folder: Path, config: RunConfig, phase: int, data: ImageData, store: Path | None
+    folder: Path, config: RunConfig, phase: int, trainer: Trainer, store: Path | None
 ) -> Checkpoint:
     kept = phase_checkpoint(folder / CHECKPOINT, phase)
     if kept.exists():
-        return load_checkpoint(kept, config)
+        return load_checkpoint(kept, config, trainer.data_hash)
     if (folder / CHECKPOINT).exists():
-        latest = load_checkpoint(folder / CHECKPOINT, config)
+        latest = load_checkpoint(folder / CHECKPOINT, config, trainer.data_hash)
         if len(latest.phases) == phase + 1:
             return latest
     if phase == 0 and store is not None:
         # The key names the device and precision that phase 0 was trained with.
-        found = PhaseZeroStore(store).find(phase_zero_key(config, data, Trainer(config, data)))
+        key = phase_zero_key(config, trainer.data, Trainer(config, trainer.data))
+        found = PhaseZeroStore(store).find(key)
         if found is not None:
             return found
     raise UserError(

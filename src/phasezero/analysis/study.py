@@ -11,7 +11,6 @@ from rich.console import Console
 from phasezero.analysis.measure import analyse_run
 from phasezero.analysis.record import Analysis, analysis_name, read_analysis, write_analysis
 from phasezero.config import RunConfig
-from phasezero.errors import UserError
 from phasezero.presets import standard_name
 from phasezero.session import run_all, run_folder
 
@@ -62,8 +61,6 @@ def study(
     analyses = []
     for config, record in zip(configs, written.records, strict=True):
         folder = run_folder(out, config)
-        if record["config"] != config.to_dict():
-            raise UserError(f"{folder} holds a run of another configuration; choose another folder")
         for phase in phases:
             path = folder / analysis_name(phase % len(record["phases"]))
             looked_at = record["data"]["classes"] if future else 0

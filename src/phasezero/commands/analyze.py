@@ -27,7 +27,7 @@ from phasezero.analysis.record import (
 )
 from phasezero.analysis.spectra import Form
 from phasezero.analysis.tables import Cells, analysis_caption, analysis_cells, findings_grid
-from phasezero.commands.options import warn
+from phasezero.commands.options import parse_numbers, warn
 from phasezero.errors import UserError
 from phasezero.results.grid import Grid, print_grid
 from phasezero.results.record import FILE_NAME, find_records
@@ -103,10 +103,10 @@ def analyze(
 def parse_ks(text: str | None) -> list[int] | None:
     if text is None:
         return None
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) for part in parts):
-        raise UserError(f"--k {text!r}: write whole numbers from 1 on, separated by commas, such as 1,5,10")
-    return sorted({int(part) for part in parts})
+    numbers = parse_numbers("--k", text)
+    if 0 in numbers:
+        raise UserError(f"--k {text!r}: the first eigenvalue is number 1")
+    return sorted(numbers)
 
 
 def compute(

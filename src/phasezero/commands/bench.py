@@ -15,6 +15,7 @@ from rich.table import Table
 from phasezero.benchmarks.suite import Comparison, Suite, bench_config
 from phasezero.errors import UserError, unknown
 from phasezero.nets import NETWORKS
+from phasezero.results.files import write_whole
 
 
 def bench(
@@ -45,7 +46,7 @@ def bench(
     report = suite.report(found)
     console.print(bench_table(found, report))
     if out is not None:
-        out.write_text(json.dumps(report, indent=1) + "\n")
+        write_whole(out, json.dumps(report, indent=1) + "\n")
 
 
 def bench_table(comparisons: list[Comparison], report: dict[str, Any]) -> Table:

@@ -26,9 +26,11 @@ def parse_words(text: str) -> tuple[str, ...]:
 
 
 def parse_numbers(option: str, text: str) -> tuple[int, ...]:
-    parts = parse_words(text)
-    if not all(part.isdecimal() for part in parts) or len(set(parts)) != len(parts):
-        raise UserError(
-            f"{option} {text!r}: write different whole numbers separated by commas, such as 0,1,2"
-        )
-    return tuple(int(part) for part in parts)
+    """`0,1,2`: different numbers, at least one."""
+    parts = [part.strip() for part in text.split(",")]
+    numbers = tuple(int(part) for part in parts if part.isdecimal())
+    if len(numbers) != len(parts):
+        raise UserError(f"{option} {text!r}: write whole numbers separated by commas, such as 0,1,2")
+    if len(set(numbers)) != len(numbers):
+        raise UserError(f"{option} {text!r}: a number is named twice")
+    return numbers

@@ -57,8 +57,8 @@ def reproduce(
         conduct.Wish(
             targets=tuple(targets),
             data=parse_words(data),
-            seeds=parse_numbers("--seeds", seeds),
-            filters=Filters(parse_words(method), parse_numbers("--step", step)),
+            seeds=parse_numbers("--seeds", seeds) if seeds else (),
+            filters=Filters(parse_words(method), parse_numbers("--step", step) if step else ()),
             settings=parse_assignments(settings or []),
             full=full,
         ),

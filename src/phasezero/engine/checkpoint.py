@@ -33,10 +33,17 @@ class Checkpoint:
     phases: list[PhaseRecord]
     seconds: float
     """Of computing, up to here."""
+    reused_phase_zero: bool
+    """Whether phase 0 came out of a store: its seconds are then not among them."""
 
 
 def save_checkpoint(
-    path: Path, config: RunConfig, trainer: Trainer, phases: Sequence[PhaseRecord], seconds: float
+    path: Path,
+    config: RunConfig,
+    trainer: Trainer,
+    phases: Sequence[PhaseRecord],
+    seconds: float,
+    reused_phase_zero: bool = False,
 ) -> None:
     tensors = {f"model.{name}": tensor.contiguous() for name, tensor in trainer.model.state_dict().items()}
     tensors |= {f"exemplars.{position}": kept for position, kept in enumerate(trainer.memory.by_class)}
@@ -44,6 +51,7 @@ def save_checkpoint(
         "config": config.to_dict(),
         "phases": list(phases),
         "seconds": seconds,
+        "reused_phase_zero": reused_phase_zero,
         "data": trainer.data_hash,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,23 +87,41 @@ def load_checkpoint(path: Path, config: RunConfig | None = None, data_hash: str 
     if data_hash and facts.get("data", data_hash) != data_hash:
         # Exemplars are kept as numbers of images: with other images they would be others.
         raise UserError(f"checkpoint {path} is of other images than those there now; choose another --out")
-    if config is not None and made_with != config.to_dict():
-        key = _first_difference(made_with, config.to_dict())
-        raise UserError(f"checkpoint {path} is of another configuration ({key}); choose another --out")
+    if config is not None:
+        _refuse_other(path, made_with, config)
     model = {
         name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")
     }
-    return Checkpoint(model, exemplars, facts["phases"], seconds)
+    return Checkpoint(model, exemplars, facts["phases"], seconds, bool(facts.get("reused_phase_zero")))
+
+
+def _refuse_other(path: Path, made_with: dict[str, Any], config: RunConfig) -> None:
+    if made_with != config.to_dict():
+        key = _first_difference(made_with, config.to_dict())
+        raise UserError(f"checkpoint {path} is of another configuration ({key}); choose another --out")
+
+
+def refuse_other_run(path: Path, config: RunConfig) -> None:
+    """Raises UserError where a checkpoint is there that is of another configuration. Reads no tensor."""
+    if facts := _facts(path):
+        _refuse_other(path, with_younger_settings(facts.get("config", {})), config)
 
 
 def finished_phases(path: Path, config: RunConfig) -> int:
     """How many phases of this configuration a checkpoint holds; 0 where there is none. Reads no tensor."""
+    facts = _facts(path)
+    same = facts and with_younger_settings(facts.get("config", {})) == config.to_dict()
+    return len(facts["phases"]) if same else 0
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself; empty where there is none to be read."""
     try:
         with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get("facts", "{}"))
+            facts: dict[str, Any] = json.loads((file.metadata() or {}).get("facts", "{}"))
+            return facts
     except (OSError, SafetensorError, ValueError):
-        return 0
-    return len(facts["phases"]) if with_younger_settings(facts.get("config", {})) == config.to_dict() else 0
+        return {}
 
 
 def _first_difference(found: Any, wanted: Any, where: str = "") -> str:

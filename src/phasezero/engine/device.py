@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch.utils._triton import has_triton
@@ -77,19 +79,63 @@ class Device:
 
     @contextlib.contextmanager
     def settings(self) -> Iterator[None]:
-        """Threads, cuDNN's and the matrix units' switches, for a while; matrix products stay in float32."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(self.threads)
-        backends = torch.backends
-        before = (backends.cudnn.benchmark, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32)
-        backends.cudnn.benchmark = self.engine == "eager"  # a captured step has its own search (step.py)
-        backends.cudnn.allow_tf32 = self.precision != "fp32"
-        backends.cuda.matmul.allow_tf32 = False
+        """Threads, cuDNN's and the matrix units' switches, for a while; matrix products stay in float32.
+
+        They are the process's: whoever comes first sets them, whoever leaves last puts them back, so that a packed
+        run that begins a phase does not turn off another's search for algorithms.
+        """
+        with _SETTINGS.lock:
+            _SETTINGS.users += 1
+            if _SETTINGS.users == 1:
+                _SETTINGS.before = _read_switches()
+                _set_switches(
+                    Switches(
+                        self.threads,
+                        benchmark=self.engine == "eager",  # a captured step has its own search (step.py)
+                        cudnn_tf32=self.precision != "fp32",
+                        matmul_tf32=False,
+                    )
+                )
         try:
             yield
         finally:
-            torch.set_num_threads(threads)
-            backends.cudnn.benchmark, backends.cudnn.allow_tf32, backends.cuda.matmul.allow_tf32 = before
+            with _SETTINGS.lock:
+                _SETTINGS.users -= 1
+                if not _SETTINGS.users and _SETTINGS.before is not None:
+                    _set_switches(_SETTINGS.before)
+
+
+class Switches(NamedTuple):
+    threads: int
+    benchmark: bool
+    cudnn_tf32: bool
+    matmul_tf32: bool
+
+
+class _SharedSettings:
+    def __init__(self) -> None:
+        self.lock, self.users = threading.Lock(), 0
+        self.before: Switches | None = None
+
+
+_SETTINGS = _SharedSettings()
+
+
+def _read_switches() -> Switches:
+    backends = torch.backends
+    return Switches(
+        torch.get_num_threads(),
+        backends.cudnn.benchmark,
+        backends.cudnn.allow_tf32,
+        backends.cuda.matmul.allow_tf32,
+    )
+
+
+def _set_switches(wanted: Switches) -> None:
+    torch.set_num_threads(wanted.threads)
+    backends = torch.backends
+    backends.cudnn.benchmark, backends.cudnn.allow_tf32 = wanted.benchmark, wanted.cudnn_tf32
+    backends.cuda.matmul.allow_tf32 = wanted.matmul_tf32
 
 
 def processor_name() -> str:

@@ -57,16 +57,14 @@ def train_phases(
 
     def keep(seconds: float) -> None:
         if checkpoint is not None:
-            save_checkpoint(checkpoint, config, trainer, phases, seconds)
-            if keep_phases:
-                save_checkpoint(
-                    phase_checkpoint(checkpoint, len(phases) - 1), config, trainer, phases, seconds
-                )
+            paths = [checkpoint, *([phase_checkpoint(checkpoint, len(phases) - 1)] if keep_phases else [])]
+            for path in paths:
+                save_checkpoint(path, config, trainer, phases, seconds, reused)
 
     if checkpoint is not None and checkpoint.exists():
         saved = load_checkpoint(checkpoint, config, trainer.data_hash)
         trainer.restore(len(saved.phases), saved.model, saved.exemplars)
-        phases, clock = list(saved.phases), clock - saved.seconds
+        phases, clock, reused = list(saved.phases), clock - saved.seconds, saved.reused_phase_zero
     with contextlib.ExitStack() as claim:
         if store is not None and not phases:
             key = phase_zero_key(config, data, trainer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ from phasezero.errors import UserError
 from phasezero.initial import TERMS
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
+from phasezero.results.files import write_whole
 from phasezero.results.record import PhaseRecord
 
 
@@ -129,16 +130,15 @@ class PhaseZeroStore:
         accuracy = phase["accuracy"]["head"]
         made_by = {"name": config.name, "seed": config.seed, "seconds": seconds, "accuracy": accuracy}
         note = {"key": key, **made_by, "sha256": _digest(path)}
-        temporary = self.folder / f".{key}.{os.getpid()}.tmp"
-        temporary.write_text(json.dumps(note, indent=1) + "\n")
-        os.replace(temporary, self.folder / f"{key}.json")
+        write_whole(self.folder / f"{key}.json", json.dumps(note, indent=1) + "\n")
 
     def entries(self) -> Iterator[Entry]:
         """All there are, those that are not to be trusted too: a note without a file, a file without a note."""
         if not self.folder.is_dir():
             raise UserError(f"store {self.folder}: there is no such folder")
         found = [path for suffix in ("json", "safetensors") for path in self.folder.glob(f"*.{suffix}")]
-        for key in sorted({path.stem for path in found if not path.name.startswith(".")}):
+        # By their names: whatever else lies in the folder is somebody's, and is neither damaged nor pruned.
+        for key in sorted({path.stem for path in found if re.fullmatch("[0-9a-f]{64}", path.stem)}):
             yield self._entry(key)
 
     def remove(self, entry: Entry) -> None:

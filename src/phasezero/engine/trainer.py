@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -51,8 +52,21 @@ def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device, Phot
         raise UserError(
             f"memory {protocol.memory}: there are only {there} training images; keep at most total:{there}"
         )
+    _refuse_network(config)
+    for term in config.initial:
+        if term.file and not Path(term.file).is_file():
+            raise UserError(f"initial {term.name}: there is no file {term.file}")
     device = Device.choose(config.engine, _steps_of_phase_zero(config, data, stream))
     return stream, device, choose_photos(config.engine.photos, data, device.torch)
+
+
+def _refuse_network(config: RunConfig) -> None:
+    name, makers = config.network.name, METHODS[config.method.name].network_makers
+    if not isinstance(NETWORKS[name], makers):
+        fitting = [one for one in NETWORKS if isinstance(NETWORKS[one], makers)]
+        raise UserError(
+            f"method {config.method.name!r} does not work with network.name={name}; choose {', '.join(fitting)}"
+        )
 
 
 class Trainer:
@@ -142,7 +156,7 @@ class Trainer:
             if not len(indices):  # a balanced set without exemplars, say
                 continue
             train_images = train_images or len(indices)
-            losses |= self._run_stage(stage, phase, images, indices)
+            losses |= self._run_stage(stage, phase, images, indices, announced=not losses)
             clock.lap(stage.name)
 
         with DEVICE_CALM:
@@ -162,9 +176,9 @@ class Trainer:
         return Gpu(peak_memory_mib=peak / 2**20, capture_seconds=self.capture_seconds)
 
     def _run_stage(
-        self, stage: Stage, phase: Phase, images: _PhaseView, indices: Tensor
+        self, stage: Stage, phase: Phase, images: _PhaseView, indices: Tensor, announced: bool
     ) -> dict[str, list[float]]:
-        """The mean loss of each epoch; of a second level within it, too."""
+        """The mean loss of each epoch; of a second level within it, too. Images count for what was `announced`."""
         loss = self._with_initial_terms(stage.loss, phase)  # may train an oracle, so not in the device's calm
         with DEVICE_CALM:
             passes = [self._make_pass(stage, loss, indices)]
@@ -186,8 +200,8 @@ class Trainer:
                     refuse_divergence(mean, self.config.engine.loss_limit, where, one.stage)
                     mean_losses[one.stage.name].append(mean)
                 if self.listener:
-                    epochs = stage.schedule.epochs
-                    self.listener.epoch(phase, stage.name, epoch - 1, epochs, means[0], len(indices))
+                    epochs, counted = stage.schedule.epochs, len(indices) if announced else 0
+                    self.listener.epoch(phase, stage.name, epoch - 1, epochs, means[0], counted)
             under_way = begun
         for one in passes:
             self.capture_seconds += one.capture_seconds

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from phasezero.config import RunConfig
 from phasezero.data.stream import ClassStream
+from phasezero.initial import TERMS
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
 
@@ -21,3 +22,8 @@ def images_by_phase(config: RunConfig, stream: ClassStream, class_sizes: Sequenc
         schedule = config.training.later if phase.index else config.training.first
         totals.append(schedule.epochs * (sum(class_sizes[phase.old : phase.seen]) + kept))
     return totals
+
+
+def trains_an_oracle(config: RunConfig) -> bool:
+    """Whether a term wants a model of all classes and was given no file of one."""
+    return any(TERMS[term.name].looks_ahead and not term.file for term in config.initial)

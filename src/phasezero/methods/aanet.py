@@ -17,10 +17,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phasezero.data.stream import Phase
-from phasezero.errors import UserError
 from phasezero.methods.base import METHODS, Batch, PhaseImages, Stage, both_phases
 from phasezero.methods.lucir import Lucir
-from phasezero.nets import IncrementalModel, ResNet
+from phasezero.nets import IncrementalModel, NetworkFactory, ResNet
 from phasezero.nets.aggregated import AggregatedResNet
 from phasezero.schedule import Schedule
 
@@ -75,15 +74,14 @@ class Aanet(Lucir):
         # by the classes seen (rounded up there, down here).
         "total": {"cifar100": {"protocol.memory": "total:2000"}},
     }
+    network_makers = NetworkFactory  # it mixes the stages of two ResNets
     options: Options
 
     def grow(self, model: IncrementalModel, phase: Phase, rng: torch.Generator) -> None:
         super().grow(model, phase, rng)
-        if isinstance(model.backbone, ResNet):
-            if phase.index == 1:
-                model.backbone = AggregatedResNet(model.backbone)
-        elif not phase.index:  # said before phase 0 is trained, not after
-            raise UserError("aanet mixes the stages of two ResNets; choose one of those as network.name")
+        if phase.index == 1:
+            assert isinstance(model.backbone, ResNet)
+            model.backbone = AggregatedResNet(model.backbone)
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
         train, *others = super().stages(model, phase, schedule)

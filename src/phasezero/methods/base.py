@@ -36,8 +36,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 class PhaseImages(Protocol):
     """What the trainer offers a method in a phase: training images as indices, class by class."""
 
-    new: Sequence[Tensor]
-    """Of each class of this phase."""
+    new: Sequence[Tensor]  # of each class of this phase
     kept: Sequence[Tensor]
     """The exemplars of each class of earlier phases, best first."""
     quota: int
@@ -112,6 +111,7 @@ class Method:
     """Whether losses look at the previous phase's model."""
     needs_maps: ClassVar[bool] = False
     """Whether losses look at the maps of the backbone's stages."""
+    network_makers: ClassVar[type] = object  # of nets.NETWORKS, those whose networks it can work with
 
     def __init__(self, options: MethodOptions) -> None:
         self.options = options

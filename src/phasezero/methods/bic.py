@@ -50,7 +50,7 @@ def split_held_out(images: PhaseImages, share: float) -> tuple[list[Tensor], lis
     shuffle = images.generator("held-out")
     new = [indices[torch.randperm(len(indices), generator=shuffle)] for indices in images.new]
     classes = [*images.kept, *new]
-    count = max(1, round(share * images.quota)) if min(images.quota, *map(len, classes)) > 1 else 0
+    count = max(0, min(max(1, round(share * images.quota)), min(images.quota, *map(len, classes)) - 1))
     return [own[count:] for own in classes], [own[:count] for own in classes]
 
 

@@ -6,7 +6,7 @@ from phasezero.nets.heads import CosineHead, GrowingHead, LinearHead
 from phasezero.nets.lsc import LocalSimilarityHead, imprint_proxies
 from phasezero.nets.model import IncrementalModel, Output
 from phasezero.nets.podnet import PodResNet
-from phasezero.nets.resnet import NETWORKS, Backbone, Features, ResNet
+from phasezero.nets.resnet import NETWORKS, Backbone, Features, NetworkFactory, ResNet
 
 __all__ = [
     "NETWORKS",
@@ -19,6 +19,7 @@ __all__ = [
     "IncrementalModel",
     "LinearHead",
     "LocalSimilarityHead",
+    "NetworkFactory",
     "Output",
     "PodResNet",
     "ResNet",

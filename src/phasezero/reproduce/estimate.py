@@ -10,7 +10,7 @@ from phasezero.config import RunConfig
 from phasezero.data.stream import make_stream
 from phasezero.engine.checkpoint import finished_phases
 from phasezero.engine.device import Device
-from phasezero.engine.workload import images_by_phase
+from phasezero.engine.workload import images_by_phase, trains_an_oracle
 from phasezero.presets import family_of
 from phasezero.reproduce.plan import phase_zero_of
 from phasezero.results.record import PhaseRecord, Record
@@ -127,6 +127,6 @@ def estimate(
 def _phase_zeros(config: RunConfig, own: int, classes: int, images: int) -> Iterable[tuple[str, int]]:
     """(what runs share, its images): the phase 0, and where an oracle is mimicked that of all the run's classes."""
     yield phase_zero_of(config), own
-    if any(term.name == "mimic" for term in config.initial):
+    if trains_an_oracle(config):
         oracle = replace(config, initial=(), protocol=replace(config.protocol, phase_sizes=(classes,)))
         yield phase_zero_of(oracle), config.training.first.epochs * classes * images

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 
 from phasezero.reproduce.cells import Entry
 from phasezero.reproduce.targets import PAPER_NAMES
 from phasezero.reproduce.verdicts import Checked, verdict_of
 from phasezero.reproduce.views import NAMES, averages
 from phasezero.results.grid import NOTHING, Cell, Grid, Spread
-from phasezero.results.metrics import mean_and_deviation
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def gains(table1: Sequence[Entry]) -> list[Gain]:
         base = next((one for one in plain if one.precision == entry.precision), plain[0])
         without, with_term = averages(base.line), averages(entry.line)
         same = base.precision == entry.precision
-        ours = _mean(with_term) - _mean(without) if with_term and without and same else None
+        ours = fmean(with_term) - fmean(without) if with_term and without and same else None
         listed.append(
             Gain(
                 entry.data,
@@ -61,10 +61,6 @@ def _twins(plain: Entry, with_term: Entry) -> bool:
         other.method,
         other.protocol,
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return mean_and_deviation(values)[0]
 
 
 def check_gains(table1: Sequence[Entry]) -> Checked:

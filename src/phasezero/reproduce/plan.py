@@ -137,8 +137,10 @@ def run_name(config: RunConfig) -> str:
 
 def stand_in(target: Target, data: str) -> str:
     """What must be said wherever another data set than the paper's is shown; empty otherwise."""
-    if data in target.data or (data.startswith("imagenet100-") and IMAGENET100 in target.data):
+    if data in target.data:
         return ""
+    if data.startswith("imagenet100-") and IMAGENET100 in target.data:
+        return f"{data} is another choice of 100 classes than the paper's ({IMAGENET100})."
     *others, last = [PAPER_NAMES[one] for one in target.data]
     names = f"{', '.join(others)} and {last}" if others else last
     return (

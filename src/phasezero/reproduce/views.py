@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from phasezero.config import RunConfig
 from phasezero.memory import MemoryRule
 from phasezero.reproduce.plan import SHORT, SHORT_EPOCHS, Line, stand_in, usual_config
 from phasezero.reproduce.targets import PAPER_NAMES, Target
+from phasezero.results.files import write_whole
 from phasezero.results.grid import NOTHING, Cell, Grid, Spread, comma_separated, latex, markdown
-from phasezero.results.metrics import mean_and_deviation
 from phasezero.results.paper import PublishedCell, find_cell, published_classifier
 from phasezero.results.record import Record
 from phasezero.results.tables import Group, spread
@@ -182,16 +183,12 @@ def _numbers(shown: Shown, line: Line, base: Line | None) -> list[Cell]:
     row: list[Cell] = [spread(ours) if ours else "not run", str(len(ours))]
     row.append(Spread(cell.mean, cell.std) if cell else NOTHING)
     comparable = ours and cell and same_data
-    row.append(Spread(_mean(ours) - cell.mean, sign=True) if comparable and cell else NOTHING)
+    row.append(Spread(fmean(ours) - cell.mean, sign=True) if comparable and cell else NOTHING)
     before = averages(base) if base else []
-    row.append(Spread(_mean(ours) - _mean(before), sign=True) if ours and before else NOTHING)
+    row.append(Spread(fmean(ours) - fmean(before), sign=True) if ours and before else NOTHING)
     theirs = published(shown, base.config) if base else None
     row.append(Spread(cell.mean - theirs.mean, sign=True) if cell and theirs else NOTHING)
     return row
-
-
-def _mean(values: Sequence[float]) -> float:
-    return mean_and_deviation(values)[0]
 
 
 def sources(shown: Shown, start: Path) -> Grid:
@@ -238,7 +235,7 @@ def write_texts(shown: Shown, drawn: Drawn, base: Path) -> list[Path]:
     written = {".md": text, ".tex": "\n".join(map(latex, grids)), ".csv": table}
     paths = [base.with_name(base.name + suffix) for suffix in written]
     for path, content in zip(paths, written.values(), strict=True):
-        path.write_text(content, encoding="utf-8")
+        write_whole(path, content)
     return paths
 
 

@@ -85,7 +85,7 @@ function environment() {
     value: (run) => duration(run.timing.seconds_total),
     key: (run) => run.timing.seconds_total,
   };
-  const facts = Object.keys(runs[0].environment).filter((key) => key !== "device"); // the device's name says more
+  const facts = distinct(runs.flatMap((run) => Object.keys(run.environment))).filter((key) => key !== "device"); // the device's name says more
   const text = (run, key) => String(run.environment[key] ?? "–");
   const same = facts.filter((key) => distinct(runs.map((run) => text(run, key))).length === 1);
   const title = (key) => key.replace("_name", "");
