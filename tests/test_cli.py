@@ -157,6 +157,11 @@ BAD = {
     "bad seeds": (["run", "--seeds", "0,x"], "whole numbers"),
     "a seed twice": (["run", "--seeds", "1,1"], "named twice"),
     "base and step": (["run", "--base", "50", "--step", "7"], "base 50 and step 7 do not fit 100 classes"),
+    "sizes and base": (
+        ["run", "lucir/glyphs/b50s10", "--set", "protocol.phase_sizes=[5,2]", "--base", "5"],
+        "protocol.phase_sizes=[]",
+    ),
+    "no seed": (["reproduce", "table1", "--seeds", " , "], "whole numbers"),
     "base too large": (["run", "--base", "101"], "between 1 and 100"),
     "too many exemplars": (["run", "--memory", "per_class:169"], "has only 168 training images"),
     "more than there is": (["run", "--memory", "total:99999"], "only 16800 training images"),

@@ -26,7 +26,7 @@ from phasezero.data.stream import class_order, cut_phases
 from phasezero.errors import UserError
 from phasezero.initial.cwd import ClassWiseDecorrelation
 from phasezero.methods.lucir import Lucir
-from phasezero.presets import PRESETS, build_config, preset
+from phasezero.presets import PRESETS, build_config, preset, with_terms
 from phasezero.registry import Registry
 from phasezero.results.record import with_younger_settings
 from phasezero.schedule import Schedule
@@ -535,3 +535,19 @@ def test_a_name_has_one_owner() -> None:
         registry["onw"]
     with pytest.raises(UserError, match="unknown number 'xyz'; known: another, one"):
         registry["xyz"]
+
+
+@pytest.mark.parametrize("data", ["imagenet100-cwd", "cifar100", "glyphs"])
+def test_what_goes_with_a_term_goes_with_the_term(data: str) -> None:
+    """ImageNet100 with CwD has a phase-0 rate of its own."""
+    plain, with_cwd = preset(f"lucir/{data}/b50s10"), preset(f"lucir+cwd/{data}/b50s10")
+    assert with_terms(with_cwd, []) == plain
+    assert with_terms(plain, ["cwd"]) == with_cwd
+    assert with_terms(with_cwd, ["cwd"]) == with_cwd
+
+
+def test_what_was_set_by_hand_stays() -> None:
+    name = "imagenet100-cwd/b50s10"
+    own = {"training.first.lr": 0.07}
+    for start, terms in ((f"lucir/{name}", ["cwd"]), (f"lucir+cwd/{name}", [])):
+        assert with_terms(preset(start).override(own), terms).training.first.lr == 0.07

@@ -31,19 +31,21 @@ def boards(folder: Path) -> Callable[[RunConfig], Board]:
 
 
 class Board:
-    """`loss/STAGE` by the epochs trained so far, `accuracy/CLASSIFIER` by the classes seen."""
+    """`loss/STAGE` by the epochs of that stage so far, `accuracy/CLASSIFIER` by the classes seen."""
 
     def __init__(self, writer: Any, config: RunConfig) -> None:
-        self.writer = writer
+        self.writer, self.phases = writer, 0
         self.first_epochs = config.training.first.epochs
         writer.add_text("configuration", f"```yaml\n{config.to_yaml()}```")
 
     def started(self, phases: int, total_images: int) -> None:
-        pass
+        self.phases = phases
 
     def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
-        # Counted from the phase, not from what was heard: a run that goes on continues its curve.
-        before = self.first_epochs + (phase.index - 1) * epochs if phase.index else 0
+        # Counted from the phase, not from what was heard: a run that goes on continues its curve. Stages other than
+        # the first (fine-tuning, bias) are of the later phases alone.
+        in_phase_0 = self.first_epochs if stage == "train" else 0
+        before = in_phase_0 + (phase.index - 1) * epochs if phase.index else 0
         self.writer.add_scalar(f"loss/{stage}", loss, before + epoch)
 
     def phase(self, result: PhaseResult) -> None:
@@ -54,3 +56,5 @@ class Board:
                 accuracy = 100 * float(np.mean(answers.truth == predicted))
                 self.writer.add_scalar(f"accuracy/{name}", accuracy, result.phase.seen)
         self.writer.flush()  # a finished phase can be looked at, whatever happens to the run
+        if result.phase.index == self.phases - 1:
+            self.writer.close()

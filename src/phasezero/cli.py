@@ -40,6 +40,10 @@ from phasezero.session import run_all
 
 INTERRUPTED = 130
 """typer's exit code after Ctrl-C."""
+INTERRUPTION = (
+    "phasezero: stopped; finished phases and runs are kept: "
+    "`run` goes on with --resume, `reproduce` with the same command"
+)
 
 app = typer.Typer(
     help="Class-incremental learning that starts right.",
@@ -332,5 +336,5 @@ def main() -> None:
         sys.exit(2)
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            print("phasezero: stopped; finished phases and runs are kept, --resume goes on", file=sys.stderr)
+            print(INTERRUPTION, file=sys.stderr)
         raise

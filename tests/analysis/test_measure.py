@@ -190,3 +190,10 @@ def test_other_classes_are_refused(trained: Path, toy_data: ImageData) -> None:
     renamed = replace(toy_data, class_ids=tuple(f"other {place}" for place in range(8)))
     with pytest.raises(UserError, match="has other classes now"):
         analyse_run(trained, data=renamed)
+
+
+def test_other_images_are_refused(trained: Path, toy_data: ImageData) -> None:
+    assert isinstance(toy_data.train.images, np.ndarray)
+    turned = replace(toy_data, train=replace(toy_data.train, images=255 - toy_data.train.images))
+    with pytest.raises(UserError, match="other images"):
+        analyse_run(trained, data=turned)

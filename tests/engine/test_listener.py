@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from phasezero.config import RunConfig
@@ -13,6 +14,7 @@ from phasezero.data.stream import Phase
 from phasezero.engine.listener import Listeners
 from phasezero.engine.outcome import PhaseResult
 from phasezero.experiment import run
+from phasezero.methods import METHODS
 from phasezero.progress import RunProgress, TotalProgress, make_progress
 
 
@@ -48,6 +50,18 @@ def test_the_images_heard_of_are_those_announced(
     epochs = [note for note in notes.heard if note[0] == "epoch"]
     assert sum(int(str(note[-1])) for note in epochs) == started[2]
     assert [note[2] for note in epochs[:3]] == ["oracle train", "oracle train", "train"]
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_stages_after_the_first_count_no_images(
+    method: str, toy_data: ImageData, toy_config: Callable[..., RunConfig]
+) -> None:
+    notes = Notes()
+    run(toy_config(f"{method}/glyphs/b50s10"), data=toy_data, listener=notes)
+    (announced,) = [note[2] for note in notes.heard if note[0] == "started"]
+    counted = sum(int(str(note[-1])) for note in notes.heard if note[0] == "epoch")
+    # BiC holds some images out of those announced.
+    assert counted < int(str(announced)) if method == "bic" else counted == announced
     assert sum(note[0] == "phase" for note in notes.heard) == 3
 
 

@@ -13,6 +13,7 @@ import pytest
 from phasezero import run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData, ImageSplit
+from phasezero.data.stream import Phase
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
@@ -159,3 +160,23 @@ def test_a_note_that_is_no_json_or_lies_alone_is_passed_over(
     for text in ("{", "[]", '{"sha256": "0"}'):
         (tmp_path / f"{key}.json").write_text(text)
         assert store.find(key) is None
+
+
+def test_a_run_that_goes_on_remembers_where_its_phase_0_came_from(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    class StopAfterPhase1:
+        def started(self, phases: int, total_images: int) -> None: ...
+
+        def epoch(self, phase: Phase, *facts: object) -> None:
+            if phase.index == 2:
+                raise KeyboardInterrupt
+
+        def phase(self, result: object) -> None: ...
+
+    store, checkpoint = tmp_path / "store", tmp_path / "checkpoint"
+    run(toy_config(), data=toy_data, store=store)
+    with pytest.raises(KeyboardInterrupt):
+        run(toy_config(), data=toy_data, store=store, checkpoint=checkpoint, listener=StopAfterPhase1())
+    resumed = run(toy_config(), data=toy_data, store=store, checkpoint=checkpoint)
+    assert resumed["timing"]["reused_phase_zero"]

@@ -146,6 +146,8 @@ class FakeImages:
         ([1] * 3, [50] * 2, 1, 0),
         ([0] * 3, [50] * 2, 0, 0),
         ([20], [1, 50], 20, 0),
+        ([40], [2, 50], 40, 1),  # a class keeps at least one to train on
+        ([40], [4, 50], 40, 3),
         ([], [50] * 3, 20, 2),  # in phase 0 too, for the phases to come
     ],
 )

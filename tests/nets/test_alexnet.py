@@ -69,5 +69,5 @@ def test_it_learns_with_the_ordinary_trainer(
     }
     record = run(toy_config("lucir/glyphs/b50s10", **settings, training__first__epochs=20), data=toy_data)
     assert record["phases"][0]["accuracy"]["head"] > 80
-    with pytest.raises(UserError, match="does not work with network.name=alexnet-3d"):
+    with pytest.raises(UserError, match=r"does not work with network\.name=alexnet-3d"):
         run(toy_config("aanet/glyphs/b50s10", **settings), data=toy_data)

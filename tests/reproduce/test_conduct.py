@@ -179,3 +179,16 @@ def test_another_configuration_in_the_folder_is_refused(tmp_path: Path, console:
     changed = Wish(wish.targets, wish.data, (0,), wish.filters, MINIMAL | {"training.first.lr": 0.05})
     with pytest.raises(UserError, match="another configuration"):
         reproduce(changed, out=tmp_path, parallel=1, console=console)
+
+
+def test_a_run_that_diverges_in_phase_0_is_left_out_too(tmp_path: Path, console: Console) -> None:
+    wish = Wish(("table4",), ("glyphs",), seeds=(0,), settings={**MINIMAL, "engine.loss_limit": 1e-6})
+    assert reproduce(wish, out=tmp_path, parallel=1, console=console) == []
+    assert len(list(tmp_path.rglob("diverged.txt"))) == 4
+    assert console.export_text().count("left out: ") == 4
+
+
+def test_what_was_filtered_out_is_said(tmp_path: Path, console: Console) -> None:
+    wish = Wish(("table1",), ("cifar100",), seeds=(0,), filters=Filters(("lucir",), (10, 5)))
+    reproduce(wish, out=tmp_path, dry_run=True, console=console)
+    assert "Only lucir and S=10, S=5; the other rows are left out." in console.export_text()

@@ -107,6 +107,21 @@ def test_ablations_on_cifar100_are_shown_apart_and_verify_nothing(
     assert "not there yet" not in text
 
 
+def test_ablations_are_not_averaged_over_precisions(keep: Callable[..., None], tmp_path: Path) -> None:
+    config = preset("lucir/cifar100/b50s10").override({"protocol.memory": "per_class:10"})
+    keep(config, [61.0, 62.0], "fp16")
+    keep(config, [70.0], "tf32")
+    text = write_results(tmp_path / "results", tmp_path)
+    assert row(text, "LUCIR (fp16)", "50", "10", "10")[:2] == ["61.50 ± 0.71", "2"]
+    assert row(text, "LUCIR (tf32)", "50", "10", "10")[:2] == ["70.00", "1"]
+
+
+def test_runs_without_a_partner_are_counted(keep: Callable[..., None], tmp_path: Path) -> None:
+    keep(preset("lucir/cifar100/b50s10"), [66.0, 66.1, 66.2])
+    text = write_results(tmp_path / "results", tmp_path)
+    assert "3 and 0" in row(text, "CIFAR100", "LUCIR", "10")
+
+
 def test_other_files_are_left_out_by_their_format_and_nothing_by_guess(tmp_path: Path) -> None:
     (tmp_path / "deep" / "er").mkdir(parents=True)
     other = tmp_path / "deep" / "er" / "speed.json"

@@ -12,7 +12,7 @@ from phasezero.data.catalog import load_data
 from phasezero.presets import preset
 from phasezero.reproduce.plan import Line, expand, run_key, stand_in
 from phasezero.reproduce.targets import TARGETS
-from phasezero.reproduce.views import Shown, label, published
+from phasezero.reproduce.views import Shown, cells_grid, label, published
 from phasezero.results.paper import published_cells
 from phasezero.session import planned_images, slug
 
@@ -124,6 +124,31 @@ def test_models_of_10_25_50_and_100_classes() -> None:
 def test_the_coefficient_is_named_only_where_it_is_unusual() -> None:
     names = [label(line.config) for line in lines_of("fig6", "imagenet100-cwd")][:4]
     assert names == ["LUCIR", "LUCIR + CwD (eta 0.25)", "LUCIR + CwD (eta 0.5)", "LUCIR + CwD"]
+
+
+def test_a_curve_over_eta_names_every_eta() -> None:
+    for data, usual in (("glyphs", "0.1"), ("cifar100", "0.5")):
+        grid = cells_grid(Shown(TARGETS["fig6"], data, lines_of("fig6", data), {}, ()))
+        names = [str(row[0]) for row in grid.rows]
+        assert "LUCIR + CwD" not in names
+        assert f"LUCIR + CwD (eta {usual})" in names
+    plain = cells_grid(Shown(TARGETS["table2"], "glyphs", lines_of("table2", "glyphs"), {}, ()))
+    assert {str(row[0]) for row in plain.rows} == {"LUCIR", "LUCIR + CwD"}
+
+
+def test_models_stand_beside_no_accuracy_of_the_paper() -> None:
+    for name in ("fig7", "fig10"):
+        lines = lines_of(name, "imagenet100-cwd")
+        grid = cells_grid(Shown(TARGETS[name], "imagenet100-cwd", lines, {}, ()))
+        assert {str(row[grid.header.index("paper")]) for row in grid.rows} == {"-"}
+
+
+def test_runs_of_full_length_are_not_called_short() -> None:
+    for epochs, short in ((1, True), (2, True), (6, False)):
+        (line, *_) = expand(TARGETS["table4"], "glyphs", {"training.later.epochs": epochs})
+        assert line.config.name.endswith("/short") == short
+        said = " ".join(Shown(TARGETS["table4"], "glyphs", [line], {}, ()).remarks)
+        assert (f"trained for {epochs} epochs instead of" in said) == short
 
 
 def test_unusual_coefficients_have_no_published_cell() -> None:

@@ -83,3 +83,30 @@ def test_whose_number_stands_beside_ours_is_in_the_heading() -> None:
     assert "paper (ImageNet100)" in cells_grid(shown("table2", "cifar100", lines)).header
     own = expand(TARGETS["table2"], "imagenet100-cwd", {})
     assert "paper" in cells_grid(shown("table2", "imagenet100-cwd", own)).header
+
+
+def test_how_a_run_was_computed_leaves_the_gap(table1: Shown) -> None:
+    fp16 = replace(table1, settings={"engine.precision": "fp16"})
+    assert row(methods_grid(fp16), "LUCIR") == row(methods_grid(table1), "LUCIR")
+    longer = replace(table1, settings={"training.later.epochs": 200})
+    assert row(methods_grid(longer), "LUCIR")[2] == "-"
+
+
+def test_a_row_of_models_names_its_own_records(record_of: Make, tmp_path: Path) -> None:
+    lines = [
+        replace(line, records={0: (tmp_path / f"{place}/record.json", record_of(line.seeded(0)))})
+        for place, line in enumerate(expand(TARGETS["fig1"], "glyphs", {}))
+    ]
+    models = Grid(["model", "n"], [[line.config.name, "1"] for line in reversed(lines)])
+    write_texts(shown("fig1", "glyphs", lines), Drawn(models), tmp_path / "fig1")
+    with (tmp_path / "fig1.csv").open() as file:
+        found = {one["model"]: one["records"] for one in csv.DictReader(file)}
+    assert found == {line.config.name: f"{place}/record.json" for place, line in enumerate(lines)}
+
+
+def test_what_was_not_run_is_an_empty_field(table1: Shown, tmp_path: Path) -> None:
+    write_texts(table1, Drawn(methods_grid(table1)), tmp_path / "table1")
+    with (tmp_path / "table1.csv").open() as file:
+        ours = [one["ours"] for one in csv.DictReader(file)]
+    assert "" in ours
+    assert all(one == "" or float(one) for one in ours)

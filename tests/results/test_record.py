@@ -147,6 +147,8 @@ def test_reading_says_what_is_wrong(make_record: Make, tmp_path: Path) -> None:
         (json.dumps({**make_record(), "phases": "none"}), "phases should be array"),
         (json.dumps({**make_record(), "phases": []}), "phases is empty"),
         (json.dumps({**make_record(), "seed": True}), "seed should be integer"),
+        (json.dumps({**make_record(), "initial": [5]}), r"initial\[0\] should be string"),
+        ('{"a":' * 200_000, "not JSON"),
     ]:
         path.write_text(text)
         with pytest.raises(UserError, match=message) as caught:

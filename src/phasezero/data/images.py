@@ -66,6 +66,10 @@ class ImageData:
     test: ImageSplit
     preparation: Preparation
 
+    def __post_init__(self) -> None:
+        if self.in_memory != (self.preparation.crop == "pad"):
+            raise ValueError("images in memory are cropped by `pad`, image files by `resized`")
+
     @property
     def in_memory(self) -> bool:
         return isinstance(self.train.images, np.ndarray)

@@ -26,9 +26,12 @@ class Entry:
     data: str
     line: Line
     cell: PublishedCell
-    precision: str = ""
     repeated: tuple[int, ...] = ()
     """Seeds that were run more than once; the first by path counts."""
+
+    @property
+    def precision(self) -> str:
+        return self.line.precision
 
     @property
     def verdict(self) -> tuple[str, str]:
@@ -54,11 +57,13 @@ def entries(target: Target, shelf: Shelf) -> list[Entry]:
             cell = published(shown, line.config)
             if cell is None:
                 raise ValueError(f"{line.config.name} is no cell of the paper")
-            listed += _by_precision(data, line, cell, shelf)
+            runs = by_precision(line, shelf) or [(line, [])]
+            listed += [Entry(data, some, cell, tuple(repeated)) for some, repeated in runs]
     return listed
 
 
-def _by_precision(data: str, line: Line, cell: PublishedCell, shelf: Shelf) -> list[Entry]:
+def by_precision(line: Line, shelf: Shelf) -> list[tuple[Line, list[int]]]:
+    """The runs of a line, each precision by itself, with the seeds that were run more than once."""
     runs: dict[str, dict[int, tuple[Path, Record]]] = {}
     repeated: dict[str, list[int]] = {}
     for path, record in shelf.of(line.config):
@@ -68,9 +73,9 @@ def _by_precision(data: str, line: Line, cell: PublishedCell, shelf: Shelf) -> l
         else:
             runs[precision][seed] = (path, record)
     return [
-        Entry(data, replace(line, records=some), cell, precision, tuple(repeated.get(precision, ())))
+        (replace(line, records=some, precision=precision), repeated.get(precision, []))
         for precision, some in sorted(runs.items())
-    ] or [Entry(data, line, cell)]
+    ]
 
 
 def table(target: Target, listed: Sequence[Entry], notes: Mapping[str, str]) -> Grid:

@@ -66,7 +66,8 @@ def plan(wish: Wish) -> list[Shown]:
                 if wish.filters.admit(line.config)
             ]
             if lines:
-                planned.append(Shown(target, data, lines, settings, wish.seeds or target.seeds))
+                seeds = wish.seeds or target.seeds
+                planned.append(Shown(target, data, lines, settings, seeds, wish.filters))
     if not planned:
         raise UserError("nothing is left of these tables and figures; loosen --method or --step")
     return planned
@@ -200,9 +201,12 @@ def refuse_missing(todo: Sequence[RunConfig], root: Path) -> None:
     names = dict.fromkeys(config.protocol.data for config in todo)
     gone = [name for name in names if not DATA_SETS[split_name(name)[0]].present(root)]
     if gone:
+        fetched = "phasezero data get cifar100"
+        instead = f"fetch it ({fetched}), or choose what stands in: "
+        if "cifar100" not in gone:
+            instead = f"choose what stands in: --data cifar100 ({fetched}), or "
         raise UserError(
-            f"{', '.join(gone)} not found under {root}; say --root, or choose what stands in: "
-            "--data cifar100 (phasezero data get cifar100), or --data glyphs, which is always there"
+            f"{', '.join(gone)} not found under {root}; say --root, or {instead}--data glyphs, which is always there"
         )
 
 

@@ -46,7 +46,7 @@ def gains(table1: Sequence[Entry]) -> list[Gain]:
                 config.method.name,
                 config.protocol.step,
                 entry.precision,
-                (len(without) if same else 0, len(with_term)),
+                (len(without) if same or not with_term else 0, len(with_term)),
                 ours,
                 entry.cell.mean - base.cell.mean,
             )
@@ -74,7 +74,7 @@ def check_gains(table1: Sequence[Entry]) -> Checked:
     grows = verdict_of(found for some in measured.values() if (found := _grows(some)) is not None)
     if unmeasured := [key for key, some in measured.items() if not some]:
         names = [f"{NAMES[method]} on {PAPER_NAMES[data]}" for data, method in unmeasured]
-        sentences.append(f"No record yet for {', '.join(names)}.")
+        sentences.append(f"No pair of runs yet for {', '.join(names)}.")
     entries = [entry for entry in table1 if any(term.name == "cwd" for term in entry.line.config.initial)]
     used = [*entries, *(other for entry in entries for other in table1 if _twins(other, entry))]
     return Checked(

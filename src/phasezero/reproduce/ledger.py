@@ -8,11 +8,11 @@ from pathlib import Path
 from phasezero.analysis.record import FORMAT as ANALYSIS
 from phasezero.analysis.record import Analysis, read_analysis
 from phasezero.errors import UserError
-from phasezero.reproduce.cells import ENOUGH, TOLERANCE, Entry, entries, table
+from phasezero.reproduce.cells import ENOUGH, TOLERANCE, Entry, by_precision, entries, table
 from phasezero.reproduce.claims import CLAIM_KEYS, check_claims
 from phasezero.reproduce.gains import check_gains
 from phasezero.reproduce.notes import FILE_NAME, Notes, read_notes
-from phasezero.reproduce.plan import Shelf, expand, with_records
+from phasezero.reproduce.plan import Shelf, expand
 from phasezero.reproduce.targets import CIFAR100, TARGETS
 from phasezero.reproduce.verdicts import Checked
 from phasezero.reproduce.views import Shown, cells_grid, computed_on, relative
@@ -24,15 +24,12 @@ from phasezero.results.tables import group_records, spread
 
 TABLES = ("table1", "table2", "table3", "table4")
 
-INTRODUCTION = f"""# Results
-
-Made by `phasezero results results -o RESULTS.md` from the records in `results/`; a test compares it with them.
-
-A cell of the paper is **verified** when the mean of at least {ENOUGH} seeds, trained by the preset that stands for
-the cell (the paper's data, method, protocol and schedule; nothing changed), lies within {TOLERANCE} points of the
-published mean. Numbers are average incremental accuracies in percent, phase 0 included, by the classifier that the
-paper used (nearest mean for iCaRL, else the head): mean ± sample standard deviation over n seeds; gap: ours less the
-paper's. Runs in different precision are not averaged together. Other data than the paper's verify nothing.
+INTRODUCTION = f"""A cell of the paper is **verified** when the mean of at least {ENOUGH} seeds, trained by the
+preset that stands for the cell (the paper's data, method, protocol and schedule; nothing changed), lies within
+{TOLERANCE} points of the published mean. Numbers are average incremental accuracies in percent, phase 0 included, by
+the classifier that the paper used (nearest mean for iCaRL, else the head): mean ± sample standard deviation over n
+seeds; gap: ours less the paper's. Runs in different precision are not averaged together. Other data than the paper's
+verify nothing.
 """
 
 
@@ -92,7 +89,8 @@ def write_results(folder: Path, start: Path, complain: Complain | None = None) -
     used = {path for line in lines for path, _ in line.records.values()}
     used |= {path for claim in claims for path in claim.sources}
 
-    parts = [INTRODUCTION, _summary(by_table), _claims_summary(claims)]
+    made_by = f"# Results\n\nMade by `phasezero results` from the records in `{relative(folder, start)}`.\n"
+    parts = [made_by, INTRODUCTION, _summary(by_table), _claims_summary(claims)]
     for name, listed in by_table.items():
         grid = table(TARGETS[name], listed, notes.cells.get(name, {}))
         parts.append(_section(name, TARGETS[name].title, grid))
@@ -133,12 +131,11 @@ def _summary(by_table: dict[str, list[Entry]]) -> str:
 
 def ablations_on_cifar100(shelf: Shelf) -> dict[str, Shown]:
     """Ablations, which the paper made on ImageNet100, that have runs on CIFAR100 besides those of Table 1."""
-    seeds = {record["seed"] for _, record in shelf.records}
     of_table1 = {line.config.name for line in expand(TARGETS["table1"], CIFAR100, {})}
     found = {}
     for name in TABLES[1:]:
-        lines = [with_records(line, seeds, shelf) for line in expand(TARGETS[name], CIFAR100, {})]
-        there = [line for line in lines if line.records]
+        lines = expand(TARGETS[name], CIFAR100, {})
+        there = [some for line in lines for some, _ in by_precision(line, shelf)]
         if not {line.config.name for line in there} <= of_table1:
             found[name] = Shown(TARGETS[name], CIFAR100, there, {}, ())
     return found

@@ -38,7 +38,6 @@ from phasezero.reproduce.views import (
     cells_grid,
     curves_grid,
     group,
-    label,
     methods_grid,
 )
 from phasezero.results.figures import draw_groups, draw_sweep
@@ -170,7 +169,7 @@ def _curves(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
     """A file for each panel."""
     paths: list[Path] = []
     for title in dict.fromkeys(line.panel for line in lines):
-        groups = [group(line) for line in lines if line.panel == title]
+        groups = [group(shown, line) for line in lines if line.panel == title]
         part = base.with_name("-".join(filter(None, [base.name, slug(title.partition(":")[0]).lower()])))
         make = partial(draw_groups, groups, title=title, caption=shown.caption)
         paths += write_every_format(part, make)
@@ -196,7 +195,7 @@ def _spectra(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: st
 
     def name(one: Analysis) -> str:
         by_size = not with_terms or one["seen_classes"] == largest
-        return _by_size(one) if by_size else _label(one)
+        return _by_size(one) if by_size else _label(shown, one)
 
     panels = {
         f"{size} classes": [one for one in analyses if one["seen_classes"] in (size, largest)]
@@ -214,7 +213,7 @@ def _later(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str)
     classes = _classes_shown("later", analyses) or None
 
     def name(one: Analysis) -> str:
-        return _label(one) if len(one["phase_sizes"]) > 1 else "oracle"
+        return _label(shown, one) if len(one["phase_sizes"]) > 1 else "oracle"
 
     draw_alpha_panels({"": analyses}, path, classes=classes, name=name, caption=caption)
 
@@ -223,8 +222,8 @@ def _by_size(analysis: Analysis) -> str:
     return f"{analysis['seen_classes']} classes"
 
 
-def _label(analysis: Analysis) -> str:
-    return label(RunConfig.from_dict(analysis["config"]))
+def _label(shown: Shown, analysis: Analysis) -> str:
+    return shown.label(RunConfig.from_dict(analysis["config"]))
 
 
 def _information(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str) -> None:

@@ -33,6 +33,11 @@ class Filters:
     """Names (`lucir`: with and without terms) or labels (`lucir+cwd`); empty: all."""
     steps: tuple[int, ...] = ()
 
+    @property
+    def words(self) -> str:
+        steps = [f"S={step}" for step in self.steps]
+        return " and ".join(", ".join(some) for some in (self.methods, steps) if some)
+
     def admit(self, config: RunConfig) -> bool:
         stepwise = not config.protocol.phase_sizes
         return (not self.methods or not {config.method.name, config.label}.isdisjoint(self.methods)) and (
@@ -60,6 +65,8 @@ class Line:
     config: RunConfig
     records: Mapping[int, tuple[Path, Record]] = field(default_factory=dict)
     """By seed: what has been found or computed."""
+    precision: str = ""
+    """Of all these records, where each precision has a line of its own; else empty."""
 
     @property
     def weight(self) -> float:
@@ -90,8 +97,9 @@ def expand(target: Target, data: str, settings: Mapping[str, Any], *, full: bool
             name = run_name(config)
             if data == "glyphs" and not full and len(config.protocol.phase_sizes) != 1:
                 later = config.training.later.stretched(SHORT_EPOCHS)
-                config = replace(config, training=replace(config.training, later=later))
-                name += SHORT
+                usual = config.training.later.epochs
+                config = replace(config, training=replace(config.training, later=later)).override(settings)
+                name += SHORT if config.training.later.epochs < usual else ""
             lines.append(Line(block.title, replace(config.override(settings), name=name)))
     return lines
 

@@ -161,7 +161,7 @@ _ALL = (
             Block(("lucir",), sizes=((100,),)),
         ),
         seeds=(0,),
-        note=SPECTRA_OPEN + " The paper's coefficients are not known; eta 0.5 and 1 are ours.",
+        note=SPECTRA_OPEN + " The paper's coefficients are not known; these are ours.",
     ),
     Target(
         "fig5",

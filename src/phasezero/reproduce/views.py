@@ -9,7 +9,7 @@ from statistics import fmean
 
 from phasezero.config import RunConfig
 from phasezero.memory import MemoryRule
-from phasezero.reproduce.plan import SHORT, SHORT_EPOCHS, Line, stand_in, usual_config
+from phasezero.reproduce.plan import SHORT, Filters, Line, stand_in, usual_config
 from phasezero.reproduce.targets import PAPER_NAMES, Target
 from phasezero.results.files import write_whole
 from phasezero.results.grid import NOTHING, Cell, Grid, Spread, comma_separated, latex, markdown
@@ -21,6 +21,7 @@ NAMES = {"lwf": "LwF", "icarl": "iCaRL", "bic": "BiC", "lucir": "LUCIR", "podnet
 TERM_NAMES = {"cwd": "CwD", "decov": "DC", "sdc": "SDC", "mimic": "oracle"}
 COEFFICIENTS = {"cwd": "eta", "mimic": "beta"}
 
+NOT_RUN = "not run"
 _ABOUT_CELLS = (
     "Average incremental accuracy in percent, mean ± sample standard deviation over n runs. Gap: ours less the "
     "paper's, where both are of the same data."
@@ -37,20 +38,29 @@ class Shown:
     settings: Mapping[str, object]
     """What was changed by hand."""
     seeds: Sequence[int]
+    filters: Filters = Filters()
 
     @property
     def remarks(self) -> list[str]:
         """What keeps these numbers from being the paper's; each output says it."""
         said = [stand_in(self.target, self.data)]
-        if any(line.config.name.endswith(SHORT) for line in self.lines):
-            said.append(f"Later phases are trained for {SHORT_EPOCHS} epochs instead of the preset's 6.")
+        short = {line.config.training.later.epochs for line in self.lines if line.config.name.endswith(SHORT)}
+        for epochs in sorted(short):
+            said.append(f"Later phases are trained for {epochs} epochs instead of the preset's 6.")
         if self.settings:
             changed = ", ".join(f"{key}={value}" for key, value in self.settings.items())
             said.append(f"Changed by hand: {changed}.")
+        if chosen := self.filters.words:
+            said.append(f"Only {chosen}; the other rows are left out.")
         missing = sum(seed not in line.records for line in self.lines for seed in self.seeds)
         if missing:
             said.append(f"{missing} of {len(self.seeds) * len(self.lines)} runs are not there yet.")
         return [*filter(None, said), *filter(None, [self.target.note])]
+
+    def label(self, config: RunConfig) -> str:
+        """Of a line; with every coefficient, where lines differ in it."""
+        cwd = {term.weight for line in self.lines for term in line.config.initial if term.name == "cwd"}
+        return label(config, weights=len(cwd) > 1)
 
     @property
     def caption(self) -> str:
@@ -65,14 +75,15 @@ class Shown:
         return PAPER_NAMES[own if own in self.target.data else self.target.data[0]]
 
 
-def label(config: RunConfig) -> str:
-    """`LUCIR + CwD`; with the coefficient where it is not the usual one."""
+def label(config: RunConfig, *, weights: bool = False) -> str:
+    """`LUCIR + CwD`; with the coefficient where it is not the usual one, or with `weights` always."""
     usual = usual_config(config)
     parts = [NAMES.get(config.method.name, config.method.name)]
     for term, own in zip(config.initial, usual.initial, strict=True):
         name = TERM_NAMES.get(term.name, term.name)
         coefficient = f" ({COEFFICIENTS.get(term.name, 'weight')} {term.weight:g})"
-        parts.append(name + ("" if term == own and term.name != "mimic" else coefficient))
+        plain = term == own and term.name != "mimic" and not weights
+        parts.append(name if plain else name + coefficient)
     return " + ".join(parts)
 
 
@@ -82,6 +93,8 @@ def published(shown: Shown, config: RunConfig) -> PublishedCell | None:
     None either for a curve over coefficients on other data: what is usual there is not what the paper's cell is of.
     """
     if shown.target.view == "sweep" and stand_in(shown.target, shown.data):
+        return None
+    if shown.target.view not in ("methods", "cells", "curves", "sweep"):  # it is about models, not accuracies
         return None
     usual = usual_config(config)
     protocol, rule = config.protocol, MemoryRule.parse(config.protocol.memory)
@@ -98,8 +111,8 @@ def averages(line: Line) -> list[float]:
     return [one["average_incremental_accuracy"] for one in metrics if one is not None]
 
 
-def group(line: Line) -> Group:
-    return Group(label(line.config), tuple(line.records[seed][1] for seed in sorted(line.records)))
+def group(shown: Shown, line: Line) -> Group:
+    return Group(shown.label(line.config), tuple(line.records[seed][1] for seed in sorted(line.records)))
 
 
 def cells_grid(shown: Shown) -> Grid:
@@ -107,9 +120,11 @@ def cells_grid(shown: Shown) -> Grid:
     paper = f"paper ({shown.dataset})" if stand_in(shown.target, shown.data) else "paper"
     header = ["method", "B", "S", "R", "ours", "n", paper, "gap", "gain", "paper's gain"]
     rows: list[list[Cell]] = []
+    several = len({line.precision for line in shown.lines}) > 1
     for line in shown.lines:
         sizes = _protocol(line)[1:]
-        rows.append([label(line.config), *sizes, *_numbers(shown, line, _without_term(shown, line))])
+        name = shown.label(line.config) + (f" ({line.precision})" if several else "")
+        rows.append([name, *sizes, *_numbers(shown, line, _without_term(shown, line))])
     about = f"{shown.caption} {_ABOUT_CELLS} Gain: over the same method without the term."
     return Grid(header, rows, about)
 
@@ -117,7 +132,7 @@ def cells_grid(shown: Shown) -> Grid:
 def curves_grid(shown: Shown, *, every_phase: bool = False) -> Grid:
     """The same with the accuracy after phase 0 and after the last; or after each, by the classes seen."""
     cells = cells_grid(shown)
-    curves = [_curve(line) for line in shown.lines]
+    curves = [_curve(shown, line) for line in shown.lines]
     counts = sorted({count for curve in curves for count in curve}) if every_phase else []
     added = ["phase 0", *(f"{count} classes" for count in counts), "last"]
     rows: list[list[Cell]] = []
@@ -127,18 +142,22 @@ def curves_grid(shown: Shown, *, every_phase: bool = False) -> Grid:
     return Grid([*cells.header[:4], *added, *cells.header[4:]], rows, cells.caption)
 
 
-def _curve(line: Line) -> dict[int, Cell]:
+def _curve(shown: Shown, line: Line) -> dict[int, Cell]:
     """By the number of classes seen: the accuracy after that phase, by the paper's classifier."""
     if not line.records:
         return {}
-    runs = group(line)
+    runs = group(shown, line)
     accuracies = runs.accuracies(published_classifier(line.config.method.name)) or []
     return dict(zip(runs.seen, map(spread, accuracies), strict=False))
 
 
 def _without_term(shown: Shown, line: Line) -> Line | None:
     """The same method and protocol without its phase-0 term; None for a line that has none."""
-    twins = [one for one in shown.lines if not one.config.initial and _protocol(one) == _protocol(line)]
+    twins = [
+        one
+        for one in shown.lines
+        if not one.config.initial and (_protocol(one), one.precision) == (_protocol(line), line.precision)
+    ]
     return twins[0] if twins and line.config.initial else None
 
 
@@ -149,7 +168,7 @@ def methods_grid(shown: Shown) -> Grid:
     """
     by_row: dict[str, dict[str, Line]] = {}
     for line in shown.lines:
-        by_row.setdefault(label(line.config), {})[_protocol(line)[2]] = line
+        by_row.setdefault(shown.label(line.config), {})[_protocol(line)[2]] = line
     steps = list(dict.fromkeys(_protocol(line)[2] for line in shown.lines))
     header = ["method", *(part for step in steps for part in (f"S={step}", "paper", "gap"))]
     rows: list[list[Cell]] = []
@@ -179,8 +198,9 @@ def _protocol(line: Line) -> tuple[str, ...]:
 
 def _numbers(shown: Shown, line: Line, base: Line | None) -> list[Cell]:
     ours, cell = averages(line), published(shown, line.config)
-    same_data = not stand_in(shown.target, shown.data) and not shown.settings
-    row: list[Cell] = [spread(ours) if ours else "not run", str(len(ours))]
+    changed = any(not key.startswith("engine.") for key in shown.settings)
+    same_data = not stand_in(shown.target, shown.data) and not changed
+    row: list[Cell] = [spread(ours) if ours else NOT_RUN, str(len(ours))]
     row.append(Spread(cell.mean, cell.std) if cell else NOTHING)
     comparable = ours and cell and same_data
     row.append(Spread(fmean(ours) - cell.mean, sign=True) if comparable and cell else NOTHING)
@@ -194,7 +214,7 @@ def _numbers(shown: Shown, line: Line, base: Line | None) -> list[Cell]:
 def sources(shown: Shown, start: Path) -> Grid:
     """The records behind each number, and what computed them."""
     rows = [
-        [label(line.config), line.config.name, str(seed), computed_on(record), relative(path, start)]
+        [shown.label(line.config), line.config.name, str(seed), computed_on(record), relative(path, start)]
         for line in shown.lines
         for seed, (path, record) in sorted(line.records.items())
     ]
@@ -247,9 +267,14 @@ def _for_programs(shown: Shown, grid: Grid, base: Path) -> Grid:
         grid = curves_grid(shown, every_phase=True)
     rows = [[*row, shown.data, " ".join(shown.remarks)] for row in grid.rows]
     header = [*grid.header, "data", "remarks"]
-    if len(rows) == len(shown.lines):
+    lines: list[Line | None] = list(shown.lines)
+    if grid.header[0] == "model":  # in an order of their own, by the names of their runs
+        by_name = {line.config.name: line for line in shown.lines}
+        lines = [by_name.get(str(row[0])) for row in rows]
+    if len(rows) == len(lines):
         header.append("records")
-        for row, line in zip(rows, shown.lines, strict=True):
-            paths = [relative(path, base.parent) for path, _ in line.records.values()]
-            row.append(" ".join(paths))
-    return Grid(header, rows)
+        for row, line in zip(rows, lines, strict=True):
+            records = line.records.values() if line else []
+            row.append(" ".join(relative(path, base.parent) for path, _ in records))
+    # A column of numbers has no words.
+    return Grid(header, [[NOTHING if cell == NOT_RUN else cell for cell in row] for row in rows])

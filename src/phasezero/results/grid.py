@@ -85,7 +85,10 @@ def markdown(grid: Grid) -> str:
     """Ends in a newline."""
     rule = ["---"] * grid.words + ["---:"] * (len(grid.header) - grid.words)
     lines = [list(grid.header), rule, *grid.texts()]
-    escaped = [[cell.replace("|", r"\|").replace("\n", " ") for cell in line] for line in lines]
+    # `<` could begin HTML, which Markdown lets through.
+    escaped = [
+        [cell.replace("|", r"\|").replace("<", "&lt;").replace("\n", " ") for cell in line] for line in lines
+    ]
     table = "".join(f"| {' | '.join(line)} |\n" for line in escaped)
     return f"{table}\n{grid.caption}\n" if grid.caption else table
 

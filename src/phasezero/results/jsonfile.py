@@ -12,6 +12,9 @@ from typing import Any, cast
 from phasezero.errors import UserError
 from phasezero.results.files import write_whole
 
+MOST_BYTES = 256 << 20
+"""Far more than any of these files has, and no more than a machine can hold."""
+
 
 def write_json(path: str | Path, value: Mapping[str, Any], what: str) -> None:
     text = "".join(_pieces(value, what, 0)) + "\n"  # before any file is touched, for it may refuse
@@ -48,10 +51,12 @@ def _pieces(value: object, where: str, depth: int) -> Iterator[str]:
 def read_json(path: Path, what: str) -> dict[str, Any]:
     """The JSON object in a file; `what` it should be, for the message if it is none."""
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UserError(f"{path}: larger than {MOST_BYTES >> 20} MiB, so no {what} of phasezero's")
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{path}: no {what} to read ({error.strerror or error})") from error
-    except ValueError as error:  # not JSON, or not even UTF-8
+    except (ValueError, RecursionError) as error:  # not JSON, or not even UTF-8, or nested without end
         raise UserError(f"{path}: not JSON ({error})") from error
     if not isinstance(value, dict):
         raise UserError(f"{path}: not a {what} (the file holds no JSON object)")
@@ -100,6 +105,6 @@ def _problems(value: Any, rule: dict[str, Any], where: str, named: Mapping[str, 
     elif isinstance(value, list):
         if len(value) < rule.get("minItems", 0):
             yield f"{where} is empty"
-        for index, entry in enumerate(value):
-            if isinstance(entry, dict):  # numbers are left alone: a confusion matrix has a million
-                yield from _problems(entry, rule.get("items", {}), f"{where}[{index}]", named)
+        if "items" in rule:
+            for index, entry in enumerate(value):
+                yield from _problems(entry, rule["items"], f"{where}[{index}]", named)

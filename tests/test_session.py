@@ -1,0 +1,45 @@
+"""Sessions: what is refused before the first of several runs begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from phasezero.config import RunConfig
+from phasezero.errors import UserError
+from phasezero.experiment import run
+from phasezero.presets import preset
+from phasezero.session import CHECKPOINT, run_all, run_folder
+
+SHORT = {
+    "protocol.phase_sizes": [3, 1],
+    "protocol.memory": "per_class:2",
+    "training.first.epochs": 1,
+    "training.later.epochs": 1,
+    "training.first.batch_size": 512,
+}
+FIRST = preset("lucir/glyphs/b50s10").override(SHORT)
+
+
+def refused(second: RunConfig, out: Path, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run_all([FIRST, second], out=out, resume=True, parallel=1)
+    assert not run_folder(out, FIRST).exists()  # the first was not begun
+
+
+def test_a_checkpoint_of_another_configuration(tmp_path: Path) -> None:
+    second = replace(FIRST, seed=1)
+    run(second.override({"training.first.lr": 0.05}), checkpoint=run_folder(tmp_path, second) / CHECKPOINT)
+    refused(second, tmp_path, r"another configuration \(training.first.lr is 0.05 there")
+
+
+def test_a_network_that_the_method_cannot_use(tmp_path: Path) -> None:
+    second = preset("aanet/glyphs/b50s10").override({**SHORT, "network.name": "alexnet-3d"})
+    refused(second, tmp_path, "does not work with")
+
+
+def test_an_oracle_that_is_not_there(tmp_path: Path) -> None:
+    second = preset("lucir+mimic/glyphs/b50s10").override({**SHORT, "initial.0.oracle": "nowhere"})
+    refused(second, tmp_path, "there is no file nowhere")
