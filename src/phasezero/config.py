@@ -67,7 +67,7 @@ class Engine:
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"
     engine: Literal["auto", "eager", "captured", "compiled"] = "auto"
     threads: int = 0  # of a CPU; 0: all there are. Rounding depends on it, and so do the last digits
-    test_batch_size: int = 500
+    test_batch_size: int = 500  # at a time in evaluation; on a CPU 64 at most, which fit its caches
     loss_limit: float = 1e4  # a mean epoch loss beyond this is called divergence
     # Of image files: decoded once and kept on the device, or decoded anew in each epoch. The training views differ
     # slightly (docs/protocols.md). auto: resident on a CUDA device with room for them (data/sources.py), else files.

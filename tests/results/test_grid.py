@@ -78,3 +78,22 @@ def test_records_in_every_format_tell_the_same(make_record: Callable[..., Record
     assert (rows[0]["paper"], rows[0]["paper std"]) == ("66.27", "0.28")
     assert r"lucir/cifar100/b50s10 & 3 & 81.00" in latex(grid)
     assert r"71.00 $\pm$ 1.00" in latex(grid)
+
+
+def test_latex_tables_stay_within_the_page() -> None:
+    """Small ones as they are, wide ones scaled, long ones over several pages, long words broken."""
+    assert "resizebox" not in latex(GRID)
+    assert "longtable" not in latex(GRID)
+    numbers = [Spread(66.1, 0.2)] * 9
+    wide = latex(Grid(["method", *map(str, range(9))], [["LUCIR", *numbers]]))
+    assert wide.count("{") == wide.count("}")
+    assert r"\resizebox{\linewidth}{!}{%" in wide
+    assert "graphicx" in wide
+    words = latex(Grid(["what", "n"], [["a name of more than a few characters", "1"]] * 50))
+    assert r"\begin{longtable}{p{12em}r}" in words
+    assert words.count(r"\\") == 51
+    assert words.count("{") == words.count("}")
+
+
+def test_markdown_lets_no_html_through() -> None:
+    assert "<script" not in markdown(Grid(["run"], [["<script>alert(1)</script>"]]))

@@ -121,9 +121,21 @@ def _latex_cell(cell: Cell) -> str:
     return latex_text(text)
 
 
+_WRAPPED, _LINE, _PAGE = 24, 72, 40
+"""Characters from which on a column of words is broken, that fit a line of text; rows that fit a page."""
+
+
 def latex(grid: Grid) -> str:
-    """A table environment in the style of booktabs."""
-    columns = "l" * grid.words + "r" * (len(grid.header) - grid.words)
+    """A table in the style of booktabs, no wider than the text and over several pages if it must."""
+    texts = [list(grid.header), *grid.texts()]
+    widths = [max(len(line[place]) for line in texts) for place in range(len(grid.header))]
+    wrapped = [place < grid.words and width > _WRAPPED for place, width in enumerate(widths)]
+    columns = "".join(
+        (rf"p{{{_WRAPPED / 2:g}em}}" if wrapped[place] else "l") if place < grid.words else "r"
+        for place in range(len(widths))
+    )
+    needed = sum(min(width, _WRAPPED) if wrap else width for width, wrap in zip(widths, wrapped, strict=True))
+    wide, long = needed + 2 * len(widths) > _LINE, len(grid.rows) > _PAGE
 
     def line(cells: Sequence[Cell]) -> str:
         text = " & ".join(map(_latex_cell, cells)) + r" \\"
@@ -131,20 +143,32 @@ def latex(grid: Grid) -> str:
         return f"{{}}{text}" if text.startswith(("[", "*")) else text
 
     caption = [rf"\caption{{{latex_text(grid.caption)}}}"] if grid.caption else []
-    lines = [
-        r"% needs \usepackage{booktabs}",
-        r"\begin{table}",
-        r"\centering",
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        line(grid.header),
-        r"\midrule",
-        *map(line, grid.rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-        *caption,
-        r"\end{table}",
-    ]
+    head = [r"\toprule", line(grid.header), r"\midrule"]
+    body = [*map(line, grid.rows), r"\bottomrule"]
+    if long:
+        size = r"\tiny" if wide else r"\small"
+        lines = [
+            r"% needs \usepackage{booktabs,longtable}",
+            rf"{{{size}\setlength{{\tabcolsep}}{{2pt}}",
+            rf"\begin{{longtable}}{{{columns}}}",
+            *head,
+            r"\endhead",
+            *body,
+            *(rf"{one}\\" for one in caption),
+            r"\end{longtable}}",
+        ]
+    else:
+        tabular = [rf"\begin{{tabular}}{{{columns}}}", *head, *body, r"\end{tabular}"]
+        if wide:
+            tabular = [r"\resizebox{\linewidth}{!}{%", *tabular[:-1], rf"{tabular[-1]}}}"]
+        lines = [
+            rf"% needs \usepackage{{booktabs{',graphicx' if wide else ''}}}",
+            r"\begin{table}",
+            r"\centering",
+            *tabular,
+            *caption,
+            r"\end{table}",
+        ]
     return "\n".join(lines) + "\n"
 
 
