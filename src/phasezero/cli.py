@@ -230,7 +230,7 @@ def list_names(as_json: Annotated[bool, typer.Option("--json", help="For program
 def print_results(records: Sequence[Record], classifier: Classifier | None = None) -> None:
     console = Console()
     print_grid(results_grid(records, classifier=classifier), "terminal", console)
-    for warning in comparison_warnings(records):
+    for warning in comparison_warnings(records, classifier):
         console.print(f"warning: {warning}", markup=False, highlight=False)
 
 
@@ -253,7 +253,7 @@ def show(
         print_results(records, classifier)
     else:
         print_grid(results_grid(records, classifier=classifier), form, Console())
-        for warning in comparison_warnings(records):
+        for warning in comparison_warnings(records, classifier):
             warn(warning)
     if figure is not None:
         draw_curves(records, figure, classifier=classifier)

@@ -164,13 +164,21 @@ def test_numbers(records: list[Record]) -> None:
     assert run["exemplars"] == [1000, 1200, 1400, 1600, 1800, 2000]
     (classes,) = content["classes"]
     assert (classes["hash"], len(classes["names"])) == (records[0]["data"]["class_hash"], 100)
+    assert [group["own"] for group in content["groups"]] == ["head", "head", "nearest_mean"]
     (difference,) = content["differences"]
-    assert difference["what"] == "how the method classifies"
+    assert difference["what"] == content["classification"] == "how the method classifies"
     assert [(value, len(labels)) for value, labels in difference["owners"]] == [
         ("head", 2),
         ("nearest mean", 1),
     ]
     assert content["repeated"] == []
+
+
+def test_a_method_without_its_own_classifier_is_shown_by_the_head(make_record: Make) -> None:
+    content = page_content([make_record(), make_record(method="icarl")])
+    assert [group["own"] for group in content["groups"]] == ["head", "head"]
+    assert [group["conditions"][content["classification"]] for group in content["groups"]] == ["head"] * 2
+    assert content["differences"] == []
 
 
 def test_what_must_not_be_compared_is_said(make_record: Make) -> None:

@@ -24,8 +24,15 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 
 LONG = "x" * 300
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
+OWN = "each method\N{RIGHT SINGLE QUOTATION MARK}s own"
 MISSING = "\N{EN DASH}"
 Open = Callable[..., Any]
+ANALYSIS: Any = {  # as much of one as the page reads
+    "phase": 0,
+    "k": [1, 2, 4],
+    "train": {"raw": {"alpha_mean": [0.2, 0.4, 0.8]}},
+    "test": {"raw": {"alpha_mean": [0.1, 0.3, 0.7]}},
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +54,8 @@ def path(make_record: Callable[..., Record], tmp_path_factory: pytest.TempPathFa
     ]
     records[-1]["timing"] = records[-1]["timing"] | {"seconds_total": 240.0, "share_seconds": 80.0}
     records[-1]["data"]["class_names"] = [f"{HOSTILE} {label}" for label in range(100)]
-    shares = {
-        "train": {"raw": {"alpha_mean": [0.2, 0.4, 0.8]}},
-        "test": {"raw": {"alpha_mean": [0.1, 0.3, 0.7]}},
-    }
-    analysis: Any = {"phase": 0, "k": [1, 2, 4]} | shares  # as much of one as the page reads
     where = tmp_path_factory.mktemp("page") / "report.html"
-    write_page(records, where, [[analysis]], title="The report")
+    write_page(records, where, [[ANALYSIS]], title="The report")
     return where
 
 
@@ -81,6 +83,23 @@ def visit(browser: Any, path: Path) -> Iterator[Open]:
         assert all(page.evaluate("window.broken") is None for page in context.pages)
         context.close()
     assert complaints == []
+
+
+@pytest.fixture
+def visit_other(browser: Any, tmp_path: Path) -> Iterator[Open]:
+    """Opens a page of other records."""
+    pages = []
+
+    def open_page(records: list[Record], analyses: Any = (), width: int = 1400) -> Any:
+        write_page(records, tmp_path / "other.html", analyses)
+        pages.append(browser.new_page(viewport={"width": width, "height": 900}))
+        pages[-1].goto((tmp_path / "other.html").as_uri())
+        pages[-1].wait_for_selector("#confused table")
+        return pages[-1]
+
+    yield open_page
+    for page in pages:
+        page.close()
 
 
 def lines(page: Any, chart: str = "accuracy") -> int:
@@ -150,28 +169,113 @@ def test_switches_hide_lines_and_the_warning_about_them(visit: Open) -> None:
     assert lines(page) == 4
 
 
+def rows(page: Any) -> list[list[str]]:
+    found = page.locator("#results-rows tbody tr:has(td)").all()
+    return [row.locator("th, td").all_inner_texts() for row in found]
+
+
 def test_the_table_follows_classifier_and_sorting(visit: Open) -> None:
     page = visit()
-
-    def rows() -> list[list[str]]:
-        found = page.locator("#results-rows tbody tr:has(td)").all()
-        return [row.locator("th, td").all_inner_texts() for row in found]
-
-    assert [row[0] for row in rows()][:3] == ["lucir", "lucir+cwd", "icarl/cifar100/b50s10"]
-    lucir, _, icarl, _ = rows()
+    assert [row[0] for row in rows(page)][:3] == ["lucir", "lucir+cwd", "icarl/cifar100/b50s10"]
+    lucir, _, icarl, _ = rows(page)
     assert lucir[1:5] == ["3", "71.00 ± 1.00", "66.27 ± 0.281", "+4.73"]  # the last digit is the note's
-    assert icarl[4] == MISSING  # published with nearest mean, so there is no gap to the head
+    # By its own, the nearest mean, which is a point below the head.
+    assert (icarl[2], icarl[4]) == ("69.00", "+8.18")
     page.get_by_role("button", name="average").click()
     assert page.locator("#results-rows th[aria-sort]").get_attribute("aria-sort") == "descending"
-    averages = [float(row[2].split()[0]) for row in rows()]
+    averages = [float(row[2].split()[0]) for row in rows(page)]
     assert averages[:2] == sorted(averages[:2], reverse=True)  # the others are sets of their own
+    page.select_option("#classifier", "head")
+    by_name = {row[0]: row for row in rows(page)}
+    assert by_name["icarl"][2] == "70.00"
+    assert by_name["icarl"][4] == MISSING  # published with nearest mean, so there is no gap to the head
     page.select_option("#classifier", "nearest_mean")
-    by_name = {row[0]: row for row in rows()}
-    assert by_name["icarl/cifar100/b50s10"][2] == "69.00"
-    assert by_name["icarl/cifar100/b50s10"][4] == "+8.18"
+    by_name = {row[0]: row for row in rows(page)}
+    assert (by_name["icarl"][2], by_name["icarl"][4]) == ("69.00", "+8.18")
     assert by_name["lucir+cwd"][2] == MISSING
     assert "Not measured with this classifier: lucir+cwd" in page.locator("#results-notes").inner_text()
     assert lines(page) == 2
+
+
+def test_only_the_methods_own_classifiers_set_runs_apart(visit: Open) -> None:
+    page = visit()
+    page.get_by_label(HOSTILE, exact=True).uncheck()  # of another memory
+    choice, heading = page.locator("#classifier"), page.locator("#results-rows .section")
+    named = "how the method classifies"
+    assert choice.locator("option").all_inner_texts() == [OWN, "head", "nearest mean of exemplars"]
+    assert heading.all_inner_texts() == [
+        "per_class:20 · head",
+        "per_class:20 · nearest mean",
+        "per_class:40 · head",
+    ]
+    assert f"{OWN}, as the headings say" in page.locator("#results-rows caption").inner_text()
+    assert named in page.locator("#warnings").inner_text()
+    assert named in page.locator("#mixed").inner_text()
+    page.locator("#accuracy-chart summary").click()
+    drawn = page.locator("#accuracy-chart tbody tr")
+    assert "icarl/cifar100/b50s10 (nearest mean of exemplars)" in drawn.last.inner_text()
+    assert drawn.last.locator("td").last.inner_text() == "59.00"
+    page.select_option("#which", label="icarl/cifar100/b50s10, seed 0")
+    assert "classifier: nearest mean of exemplars" in page.locator("#by-phase caption").inner_text()
+    assert page.locator("#by-phase tbody tr").last.locator("td").first.inner_text() == "59.0"
+    for name, last in (("head", "60.00"), ("nearest_mean", "59.00")):
+        choice.select_option(name)
+        assert heading.all_inner_texts() == ["per_class:20", "per_class:40"]
+        assert page.locator("#switches legend").all_inner_texts() == ["per_class:20", "per_class:40"]
+        assert not page.get_by_label(HOSTILE, exact=True).is_checked()
+        assert "memory" in page.locator("#warnings").inner_text()
+        assert named not in page.locator("#warnings").inner_text()
+        assert not page.locator("#mixed").is_visible()
+        assert drawn.last.locator("th").inner_text() == "icarl"
+        assert drawn.last.locator("td").last.inner_text() == last
+        assert page.locator("#by-phase tbody tr").last.locator("td").first.inner_text() == last[:4]
+    choice.select_option("own")
+    assert named in page.locator("#mixed").inner_text()
+
+
+def test_a_warning_that_is_gone_has_no_link(visit_other: Open, make_record: Callable[..., Record]) -> None:
+    page = visit_other([make_record(nearest_mean=True), make_record(method="icarl", nearest_mean=True)])
+    link = page.locator("#sections a[href='#warnings']")
+    assert (link.count(), page.locator("#warnings").is_visible()) == (1, True)
+    page.select_option("#classifier", "head")
+    assert (link.count(), page.locator("#warnings").is_visible()) == (0, False)
+
+
+@pytest.mark.parametrize(("width", "whole"), [(1280, True), (2560, True), (380, False)])
+def test_no_number_of_the_results_is_cut(
+    visit_other: Open, make_record: Callable[..., Record], width: int, whole: bool
+) -> None:
+    methods = [
+        ("lucir", ()),
+        ("lucir", ("cwd:0.5",)),
+        ("podnet", ()),
+        ("bic", ()),
+        ("lwf", ()),
+        ("lucir-original", ()),
+    ]
+    records = [
+        make_record(method=method, initial=initial, sizes=sizes, seed=seed)
+        for sizes in ((50, 10, 10), (50, 5, 5))
+        for method, initial in methods
+        for seed in (0, 1)
+    ]
+    page = visit_other(
+        [*records, make_record(name="one/with/a/rather/long/name/cifar100/b50s10")], width=width
+    )
+    box = page.locator(".scroll:has(#results-rows)")
+    assert box.evaluate("(box) => box.scrollWidth <= box.clientWidth") == whole
+    edges = """(box) => {
+        const right = box.getBoundingClientRect().right;
+        return [...box.querySelectorAll("tbody .number")].map((cell) => cell.getBoundingClientRect())
+            .filter((cell) => cell.left < right - 1 && cell.right > right + 1).length;
+    }"""
+    assert box.evaluate(edges) == 0
+    more = page.locator("#results-table .more")
+    assert more.is_visible() != whole
+    if not whole:
+        assert more.inner_text() == "3 more columns →"  # phase 0, last and forgetting
+        box.evaluate("(box) => box.scrollTo(box.scrollWidth, 0)")
+        playwright.expect(more).to_be_hidden()
 
 
 def test_the_values_are_there_as_a_table(visit: Open) -> None:
@@ -296,6 +400,36 @@ def test_sections_that_have_something_to_show(visit: Open) -> None:
     assert shown["protocol"]["memory"] == "per_class:40"
     levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map((h) => Number(h.tagName[1]))")
     assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_spectra_of_many_groups_are_there_at_first(
+    visit_other: Open, make_record: Callable[..., Record]
+) -> None:
+    records = [make_record(name=f"run {i}", data="glyphs" if i < 9 else "cifar100") for i in range(12)]
+    page = visit_other(records, [[]] * 10 + [[ANALYSIS], [ANALYSIS]])
+    assert (lines(page), lines(page, "spectra")) == (3, 2)
+    assert not page.locator("#spectra-off").is_visible()
+    page.locator("#none").click()
+    assert not page.locator("#spectra-chart").is_visible()
+    told = page.locator("#spectra-off").inner_text()
+    assert told.startswith("The runs analysed after this phase are switched off: run 10, run 11.")
+    page.get_by_role("button", name="Switch them on").click()
+    assert (lines(page), lines(page, "spectra")) == (2, 2)
+    assert page.get_by_label("run 11", exact=True).is_checked()
+    assert page.evaluate("document.activeElement.closest('#spectra-chart') !== null")
+
+
+def test_what_a_run_does_not_say_of_its_machine_is_a_dash(
+    visit_other: Open, make_record: Callable[..., Record]
+) -> None:
+    records = [make_record(), make_record(method="bic")]
+    records[1]["environment"] = records[1]["environment"] | {"photos": "files"}
+    table = visit_other(records).locator("#environment table")
+    assert table.locator("thead th").last.inner_text() == "photos"
+    assert [row.locator("td").last.inner_text() for row in table.locator("tbody tr").all()] == [
+        MISSING,
+        "files",
+    ]
 
 
 def test_everything_is_reached_by_the_tab_key(visit: Open) -> None:

@@ -29,6 +29,7 @@ def test_text_goes_to_stdout_alone_and_warnings_to_stderr(command: Command, ther
     assert "warning" not in out
     assert "phasezero: warning: runs differ in how the method classifies: nearest mean (icarl/" in err
     assert command("show", there / "lucir", "--format", form)[2] == ""
+    assert command("show", there, "--head", "--format", form)[2] == ""
 
 
 def test_csv_says_which_classifier_the_published_number_is_of(command: Command, there: Path) -> None:
@@ -44,6 +45,8 @@ def test_on_a_terminal_warnings_follow_the_table(command: Command, there: Path) 
     code, out, err = command("show", there)
     assert (code, err) == (0, "")
     assert "warning: runs differ in how the method classifies" in out
+    for one in ("--head", "--nearest-mean"):
+        assert "warning" not in command("show", there, one)[1]
 
 
 def test_a_damaged_record_is_named_and_the_others_are_shown(

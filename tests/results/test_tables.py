@@ -155,8 +155,13 @@ def test_warnings_name_what_differs_and_who(make_record: Make) -> None:
     other["data"]["class_hash"] = "0" * 64
     (warning,) = comparison_warnings([base, other])
     assert "classes or class order on cifar100: seed1993, hash" in warning
-    (warning,) = comparison_warnings([base, make_record(method="icarl")])
+    icarl = make_record(method="icarl", nearest_mean=True)
+    (warning,) = comparison_warnings([base, icarl])
     assert "how the method classifies: head (lucir/cifar100/b50s10); nearest mean (icarl/" in warning
+    assert comparison_warnings([base, icarl], "head") == []  # the same classifier for both
+    assert (
+        comparison_warnings([base, make_record(method="icarl")]) == []
+    )  # no nearest mean: shown by the head
     (warning,) = comparison_warnings([base, make_record()])
     assert "seed 0 counted more than once" in warning
 

@@ -35,9 +35,9 @@ class Group:
 
     @property
     def classifier(self) -> Classifier:
-        """The method's own; the head where that was not measured, without exemplars say."""
-        own = published_classifier(self.records[0]["method"])
-        return own if self.metrics(own) is not None else "head"
+        """The method's own; the head where that was not measured in all runs."""
+        own = {own_classifier(record) for record in self.records}
+        return own.pop() if len(own) == 1 else "head"
 
     def accuracies(self, classifier: Classifier) -> list[list[float]] | None:
         """For each phase, the accuracy of every run; None if a run was not measured with this classifier."""
@@ -51,6 +51,12 @@ class Group:
         """The summaries of every run; None if a run was not measured with this classifier."""
         found = [summary for record in self.records if (summary := record["summary"][classifier]) is not None]
         return found if len(found) == len(self.records) else None
+
+
+def own_classifier(record: Record) -> Classifier:
+    """The one the method was published with; the head where that was not measured, without exemplars say."""
+    own = published_classifier(record["method"])
+    return own if record["summary"][own] is not None else "head"
 
 
 def group_records(records: Iterable[Record]) -> list[Group]:
@@ -184,10 +190,14 @@ class Difference:
         return f"runs differ in {self.what}: {values}"
 
 
-def comparison_warnings(records: Sequence[Record]) -> list[str]:
-    """What the runs of one table differ in besides the method: each makes their numbers incomparable."""
+def comparison_warnings(records: Sequence[Record], classifier: Classifier | None = None) -> list[str]:
+    """What the runs of one table differ in besides the method: each makes their numbers incomparable.
+
+    `classifier`: the one by which all are shown; None for each method's own.
+    """
     groups = group_records(records)
-    return [*map(str, differences(groups)), *repeated_seeds(groups)]
+    found = [one for one in differences(groups) if classifier is None or one.what != CLASSIFICATION]
+    return [*map(str, found), *repeated_seeds(groups)]
 
 
 def differences(groups: Sequence[Group]) -> list[Difference]:
@@ -244,6 +254,9 @@ def _epochs(record: Record) -> str:
     return f"{' and then '.join(both)} epochs"
 
 
+CLASSIFICATION = "how the method classifies"
+"""The condition that does not count where all runs are shown by the same classifier."""
+
 _CONDITIONS: dict[str, Callable[[Record], str]] = {
     "data set": _data,
     "protocol": _protocol,
@@ -251,7 +264,7 @@ _CONDITIONS: dict[str, Callable[[Record], str]] = {
     "memory": lambda record: _setting(record, "protocol.memory"),
     "exemplars": lambda record: f"{_setting(record, 'protocol.selection')} selection",
     "precision": lambda record: record["environment"]["precision"],
-    "how the method classifies": lambda record: published_classifier(record["method"]).replace("_", " "),
+    CLASSIFICATION: lambda record: own_classifier(record).replace("_", " "),
 }
 _WITHIN_DATA_SET: dict[str, Callable[[Record], str]] = {
     "classes or class order": _classes,

@@ -17,7 +17,7 @@ from phasezero.results.page.content import page_content
 from phasezero.results.record import Record
 
 SUFFIXES = (".html", ".htm")
-SCRIPTS = ("elements.js", "chart.js", "matrix.js", "compare.js", "runs.js", "page.js")
+SCRIPTS = ("elements.js", "chart.js", "matrix.js", "choice.js", "compare.js", "runs.js", "page.js")
 
 
 def write_page(

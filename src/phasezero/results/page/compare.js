@@ -1,41 +1,9 @@
-// Groups of runs compared: what is switched on, the charts and the table. Numbers come ready from content.py.
+// Groups of runs compared: the charts and the table. Numbers come ready from content.py.
 
-const CLASSIFIERS = {
-  head: "head",
-  nearest_mean: "nearest mean of exemplars",
-  uncorrected: "head without its correction",
-};
-const { groups, runs } = content;
-groups.forEach((group, index) => {
-  group.index = index;
-});
 // Of runs that went side by side, the share of the machine's time: what they cost; else all of the run's.
 const machineSeconds = ({ timing }) => timing.share_seconds ?? timing.seconds_total;
 const sideBySide = runs.some((run) => run.timing.share_seconds !== undefined);
 const runName = (run) => `${groups[run.group].label}, seed ${run.seed}`;
-
-const differing = (members) =>
-  Object.keys(members[0]?.conditions ?? {}).filter(
-    (what) => distinct(members.map((group) => group.conditions[what])).length > 1,
-  );
-
-// Groups that may be compared with each other, under what sets them apart from the others.
-const apart = differing(groups);
-const setName = (group) => apart.map((what) => group.conditions[what]).join(" · ");
-const sets = distinct(groups.map(setName)).map((name) => [name, groups.filter((group) => setName(group) === name)]);
-// Within such a set the names often end alike ("/cifar100/b50s10"), which its heading says already.
-for (const [, members] of sets) {
-  const tail = members[0].label.match(/\/.*$/)?.[0] ?? "";
-  const shared = members.length > 1 && tail && members.every(({ label }) => label.endsWith(tail) && label !== tail);
-  members.forEach((group) => {
-    group.short = shared ? group.label.slice(0, -tail.length) : group.label;
-  });
-}
-const MANY = 10;
-const state = {
-  shown: new Set((groups.length > MANY ? sets[0][1] : groups).map((group) => group.index)),
-  classifier: "head",
-};
 
 const accuracyChart = lineChart(byId("accuracy-chart"), {
   title: "Accuracy",
@@ -75,123 +43,42 @@ function facts() {
     "This file is complete: it loads nothing.";
 }
 
-function warnings() {
-  const items = [
-    ...content.differences.map(({ what, owners }) =>
-      make(
-        "li",
-        {},
-        make("strong", {}, `Runs differ in ${what}:`),
-        make(
-          "ul",
-          {},
-          owners.map(([value, labels]) =>
-            make(
-              "li",
-              {},
-              make("b", {}, value),
-              labels.length > 3 ? folded(`${labels.length} groups`, labels.join(", ")) : ` – ${labels.join(", ")}`,
-            ),
-          ),
-        ),
-      ),
-    ),
-    ...content.repeated.map((text) => make("li", {}, text)),
-  ];
-  byId("warning-list").append(...items);
-  byId("warnings").hidden = items.length === 0;
-}
-
-function switches() {
-  const boxes = new Map();
-  const toggle = (indices, on) => {
-    indices.forEach((index) => {
-      boxes.get(index).checked = on(index);
-      if (on(index)) state.shown.add(index);
-      else state.shown.delete(index);
-    });
-    charts();
-  };
-  const everything = groups.map((group) => group.index);
-  byId("switches").append(
-    ...sets.map(([text, members]) =>
-      make(
-        "fieldset",
-        {},
-        make("legend", sets.length < 2 ? { class: "hidden" } : {}, text || "Runs"),
-        sets.length < 2
-          ? null
-          : make(
-              "button",
-              {
-                type: "button",
-                "aria-label": `only these: ${text}`,
-                onclick: () => toggle(everything, (index) => members.some((group) => group.index === index)),
-              },
-              "only these",
-            ),
-        members.map((group) => {
-          const box = make("input", {
-            type: "checkbox",
-            id: `switch-${group.index}`,
-            checked: state.shown.has(group.index),
-            onchange: (event) => toggle([group.index], () => event.target.checked),
-          });
-          boxes.set(group.index, box);
-          return make("p", { class: "switch" }, box, make("label", { for: box.id }, named(group.index, group.short)));
-        }),
-      ),
-    ),
-  );
-  byId("all").addEventListener("click", () => toggle(everything, () => true));
-  byId("none").addEventListener("click", () => toggle(everything, () => false));
-  byId("switch-buttons").hidden = groups.length < 3;
-  const measured = Object.keys(CLASSIFIERS).filter((name) => groups.some((group) => group.results[name]));
-  byId("classifier").append(...measured.map((name) => make("option", { value: name }, CLASSIFIERS[name])));
-  byId("classifier-field").hidden = measured.length < 2;
-  byId("switches").hidden = groups.length < 2;
-  byId("shown").hidden = groups.length < 2 && measured.length < 2;
-  byId("classifier").addEventListener("change", (event) => {
-    state.classifier = event.target.value;
-    charts();
-    results();
-    details();
-  });
-  const published = groups.filter((group) => group.paper);
-  byId("published-field").hidden = published.length === 0;
-  byId("published").checked = published.length <= 4;
-  byId("published").addEventListener("change", charts);
-}
-
 function charts() {
   const shown = groups.filter((group) => state.shown.has(group.index));
-  const measured = shown.filter((group) => group.results[state.classifier]);
-  const several = differing(shown).length > 0;
-  const series = (from, points, note = () => "") =>
+  const measured = shown.filter(resultsOf);
+  const mixed = differing(shown);
+  const series = (from, points, note) =>
     from.map((group) => ({
       index: group.index,
-      label: (several ? group.label : group.short) + note(group),
+      label: (mixed.length ? group.label : group.short) + note(group),
       points: points(group),
     }));
+  // No heading tells here which line is of which classifier.
+  const byWhich = (group) =>
+    mixed.includes(content.classification) && group.own !== "head" ? ` (${CLASSIFIERS[group.own]})` : "";
   const levels = byId("published").checked
-    ? measured.filter((group) => group.paper && group.paper.by === state.classifier)
+    ? measured.filter((group) => group.paper?.by === classifierOf(group))
     : [];
   accuracyChart.show(
-    series(measured, (group) => group.results[state.classifier].curve.map((pair, at) => [group.seen[at], ...pair])),
+    series(measured, (group) => resultsOf(group).curve.map((pair, at) => [group.seen[at], ...pair]), byWhich),
     levels.map((group) => ({ index: group.index, value: group.paper.mean })),
   );
   forgettingChart.show(
-    series(measured, (group) => group.results[state.classifier].lost.map((pair, at) => [at, ...pair])),
+    series(measured, (group) => resultsOf(group).lost.map((pair, at) => [at, ...pair]), byWhich),
   );
   const phase = byId("spectra-phase").value;
+  const analysed = groups.filter((group) => group.spectra[phase]);
+  const visible = analysed.filter((group) => state.shown.has(group.index));
+  byId("spectra-chart").hidden = visible.length === 0;
+  byId("spectra-off").hidden = visible.length > 0;
+  byId("spectra-names").textContent = analysed.map((group) => group.label).join(", ");
   spectraChart.show(
     series(
-      shown.filter((group) => group.spectra[phase]),
+      visible,
       ({ spectra }) => spectra[phase][byId("spectra-split").value].map((pair, at) => [spectra[phase].k[at], ...pair]),
       (group) => (group.spectra[phase].n < group.n ? ` (${group.spectra[phase].n} of ${group.n} runs)` : ""),
     ),
   );
-  const mixed = differing(shown);
   byId("mixed").hidden = mixed.length === 0;
   byId("mixed").textContent = mixed.length
     ? `These lines compare more than methods: their runs differ in ${mixed.join(", ")}.`
@@ -199,20 +86,33 @@ function charts() {
 }
 
 function spectra() {
-  const phases = distinct(groups.flatMap((group) => Object.keys(group.spectra)))
-    .map(Number)
-    .sort((a, b) => a - b);
-  byId("spectra").hidden = phases.length === 0;
-  byId("spectra-phase").append(...phases.map((phase) => make("option", { value: phase }, String(phase))));
+  byId("spectra").hidden = analysedPhases.length === 0;
+  byId("spectra-phase").append(...analysedPhases.map((phase) => make("option", { value: phase }, String(phase))));
   for (const id of ["spectra-phase", "spectra-split"]) byId(id).addEventListener("change", charts);
+  byId("spectra-on").addEventListener("click", () => {
+    const analysed = groups.filter((group) => group.spectra[byId("spectra-phase").value]);
+    toggle(
+      analysed.map((group) => group.index),
+      () => true,
+    );
+    byId("spectra-chart").querySelector(".chart").focus(); // the button is gone
+  });
+}
+
+// Everything that depends on the classifier.
+function compare() {
+  warnings();
+  switches();
+  charts();
+  results();
+  sectionLinks();
 }
 
 function results() {
-  const of = (group) => group.results[state.classifier];
-  const comparable = (group) => group.paper && of(group) && group.paper.by === state.classifier;
-  const gap = (group) => (comparable(group) ? of(group).average[0] - group.paper.mean : null);
+  const comparable = (group) => resultsOf(group) && group.paper?.by === classifierOf(group);
+  const gap = (group) => (comparable(group) ? resultsOf(group).average[0] - group.paper.mean : null);
   const metric = (name, get) => {
-    const found = (group) => (of(group) ? get(of(group)) : null);
+    const found = (group) => (resultsOf(group) ? get(resultsOf(group)) : null);
     const deviates = groups.some((group) => found(group)?.[1] != null);
     return {
       name,
@@ -230,10 +130,11 @@ function results() {
       key: (group) => (group.paper ? group.paper.mean : null),
       value: (group) =>
         group.paper
-          ? [
-              aligned([group.paper.mean, group.paper.sd], true),
+          ? aligned(
+              [group.paper.mean, group.paper.sd],
+              true,
               make("sup", {}, String(notes.indexOf(source(group)) + 1)),
-            ]
+            )
           : "–",
     },
     { name: "gap", number: true, key: gap, value: (group) => (gap(group) === null ? "–" : signed(gap(group))) },
@@ -248,7 +149,7 @@ function results() {
     metric("forgetting", (found) => found.forgetting),
   ];
   const caption =
-    `Accuracy in percent, classifier: ${CLASSIFIERS[state.classifier]}; ` +
+    `Accuracy in percent, classifier: ${classifierName()}; ` +
     "mean ± sample standard deviation over n runs";
   byId("results-table").replaceChildren(
     table(
@@ -258,7 +159,7 @@ function results() {
       { id: "results-rows" },
     ),
   );
-  const missing = groups.filter((group) => !of(group));
+  const missing = groups.filter((group) => !resultsOf(group));
   byId("results-notes").replaceChildren(
     make(
       "p",

@@ -15,6 +15,7 @@ from phasezero.results.metrics import mean_and_deviation
 from phasezero.results.paper import published_classifier, published_for
 from phasezero.results.record import Classifier, Metrics, PhaseRecord, Record
 from phasezero.results.tables import (
+    CLASSIFICATION,
     Group,
     conditions,
     differences,
@@ -41,6 +42,7 @@ def page_content(records: Sequence[Record], analyses: Sequence[Sequence[Analysis
     found = {id(record): some for record, some in zip(records, analyses, strict=False)}
     return {
         "version": __version__,
+        "classification": CLASSIFICATION,
         "differences": [
             {"what": one.what, "owners": list(one.owners.items())} for one in differences(groups)
         ],
@@ -105,6 +107,7 @@ def _group(group: Group) -> dict[str, Any]:
         "n": len(group.records),
         "seen": group.seen,
         "conditions": conditions(first),
+        "own": group.classifier,
         "results": {classifier: _results(group, classifier) for classifier in CLASSIFIERS},
         "paper": paper,
     }

@@ -30,9 +30,9 @@ function onPointing(element, point, leave) {
 }
 
 // In a column with deviations the means stay under each other, also where one run has none.
-const aligned = (pair, deviates) =>
+const aligned = (pair, deviates, note = null) =>
   pair && deviates
-    ? [fixed(pair[0]), make("span", { class: "sd" }, pair[1] === null ? "" : ` ± ${fixed(pair[1])}`)]
+    ? [fixed(pair[0]), make("span", { class: "sd" }, pair[1] === null ? "" : ` ± ${fixed(pair[1])}`, note)]
     : spread(pair);
 const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 const sum = (values) => values.reduce((total, value) => total + value, 0);
@@ -134,7 +134,31 @@ function table(caption, columns, sections, { id = "", shaded = false } = {}) {
     bodies(null),
   );
   if (shaded) whole.classList.add("shaded");
-  return make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, whole);
+  return framed(whole, caption);
+}
+
+// Where a table is wider than its place, the place ends with a whole column, so that no number is cut, and a line
+// tells how many more there are.
+function framed(whole, caption) {
+  const scroll = make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, whole);
+  const more = make("p", { class: "more", "aria-hidden": "true", hidden: true });
+  const place = make("div", {}); // as wide as there is room, and never higher: what fit() does cannot resize it
+  const heads = [...whole.tHead.rows[0].cells];
+  const end = (head) => head.offsetLeft + head.offsetWidth;
+  function count() {
+    const hidden = heads.filter((head) => end(head) > scroll.scrollLeft + scroll.clientWidth + 1).length;
+    more.hidden = hidden === 0;
+    more.textContent = `${plural(hidden, "more column")} \u2192`;
+  }
+  function fit() {
+    scroll.style.width = "";
+    const cut = heads.findIndex((head) => end(head) > scroll.clientWidth + 1);
+    if (cut > 1 && heads[cut].classList.contains("number")) scroll.style.width = `${end(heads[cut - 1])}px`;
+    count();
+  }
+  scroll.addEventListener("scroll", count, { passive: true });
+  new ResizeObserver(fit).observe(place);
+  return make("div", {}, place, scroll, more);
 }
 
 // Names may break after a slash or a plus, which says more than a break in the middle of a word.

@@ -28,7 +28,7 @@ function theme() {
 
 function sectionLinks() {
   const headings = [...document.querySelectorAll("main section:not([hidden], .panel) > h2")];
-  byId("sections").append(
+  byId("sections").replaceChildren(
     make(
       "ul",
       {},
@@ -44,11 +44,9 @@ function sectionLinks() {
 }
 
 facts();
-warnings();
-switches();
+choices();
 spectra();
-charts();
-results();
+compare();
 byId("which").append(...runs.map((run, index) => make("option", { value: index }, runName(run))));
 const chooseRun = () => {
   details();
@@ -60,4 +58,3 @@ environment();
 classLists();
 configurations();
 theme();
-sectionLinks();

@@ -2,7 +2,8 @@
 
 function details() {
   const run = runs[Number(byId("which").value)];
-  const rows = run.by_phase[state.classifier];
+  const classifier = classifierOf(groups[run.group]);
+  const rows = run.by_phase[classifier];
   const lowest = Math.min(...(rows ?? []).flat());
   const shade = (value) => {
     const cell = make("span", { class: "heat" }, fixed(value, 1));
@@ -12,7 +13,7 @@ function details() {
   const matrix =
     rows &&
     table(
-      `Accuracy in percent on the classes of each phase, classifier: ${CLASSIFIERS[state.classifier]}`,
+      `Accuracy in percent on the classes of each phase, classifier: ${CLASSIFIERS[classifier]}`,
       [
         { name: "after phase", value: ({ phase }) => String(phase) },
         ...run.sizes.map((_, of) => ({
