@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from phasezero.analysis.tables import (
     analysis_caption,
     analysis_cells,
     chosen_columns,
+    figure_caption,
     finding_caption,
     finding_cells,
 )
@@ -105,6 +107,9 @@ def test_nearer_to_the_oracle_on_the_classes_of_later_phases(make_analysis: Make
     assert finding.difference == pytest.approx((0.0 - 0.3 + 0.4 - 0.3) / 2)
     (everywhere,) = only(compare([naive, cwd, oracle]), "nearer to the oracle")
     assert everywhere.classes == 4
+    assert (finding.later, everywhere.later, finding.phases) == (True, False, (2, 2, 0))
+    assert "classes that the models share, of those after phase 0, times seeds" in finding_caption([finding])
+    assert "classes that the models share, times seeds" in finding_caption([everywhere])
     assert [case.class_id for case in everywhere.exceptions] == ["id 0", "id 1", "id 3"]
 
 
@@ -134,15 +139,69 @@ def test_what_cannot_be_compared(make_analysis: Make) -> None:
     one, other = make_analysis([0.5, 0.5], seed=0), make_analysis([0.5], seed=1)
     with pytest.raises(UserError, match="no seed in common"):
         compare([one, other])
-    assert compare([one, other], unpaired="leave out") == []
+    left_out: list[str] = []
+    assert compare([one, other], left_out=left_out) == []
+    assert left_out == ["more classes: lucir/glyphs/1 and lucir/glyphs/2 have no seed in common"]
     with pytest.raises(UserError, match="a seed is there twice"):
         group_analyses([one, one])
     pair = group_analyses([one, make_analysis([0.4], seed=0)])
     with pytest.raises(UserError, match="alpha_3 was not measured"):
         find("more classes", pair, 3)
-    with pytest.raises(UserError, match="no such class in common"):
+    with pytest.raises(UserError, match="no class in common that came after phase 0"):
         find("more classes", pair, 1, later=True)
     assert compare([one]) == []
+
+
+def with_floor(analysis: Analysis, floor: float) -> Analysis:
+    """The same, as if it had been analysed with another floor."""
+    changed = copy.deepcopy(analysis)
+    for split in ("train", "test"):
+        for form in ("raw", "unit"):
+            changed[split][form]["information"]["floor"] = floor  # type: ignore[literal-required]
+    return changed
+
+
+def test_information_with_different_floors_is_no_finding(make_analysis: Make) -> None:
+    plain = [make_analysis([0.6, 0.5], seed=seed) for seed in (0, 1)]
+    cwd = [make_analysis([0.5, 0.4], eta=0.5, seed=seed, information=-200.0) for seed in (0, 1)]
+    mixed = [with_floor(plain[0], 1e-3), plain[1], *cwd]
+    with pytest.raises(UserError, match=r"different floors \(1e-12 and 0.001\): these cannot be compared"):
+        compare(mixed)
+    left_out: list[str] = []
+    found = compare(mixed, left_out=left_out)
+    assert {one.claim for one in found} == {"larger eta"}  # alpha_k has no floor
+    assert [why.partition(":")[0] for why in left_out] == ["more information"]
+    assert f"Left out: {left_out[0]}." in finding_caption(found, left_out)
+    only_seed_1 = compare(
+        [mixed[0], plain[1], cwd[1]], claims=["more information"]
+    )  # of the other floor: seed 0
+    assert [one.seeds for one in only_seed_1] == [(1,)]
+    (raised,) = compare([with_floor(one, 1e-3) for one in [*plain, *cwd]], claims=["more information"])
+    assert raised.holds == raised.cases == 4
+
+    header, rows = analysis_cells(mixed)  # no mean over different floors, and a word about the column
+    assert [row[header.index("information")] for row in rows] == ["-", "-200.0 ± 0.0"]
+    assert [row[header.index("floored")] for row in rows] == ["-", "2.0 of 64"]
+    told = "eigenvalues below 1e-12 or 0.001 are raised to it"
+    assert told in (caption := analysis_caption(mixed, "train", "raw"))
+    assert "different floors cannot be compared" in caption
+    assert "different floors" not in analysis_caption([*plain, *cwd], "train", "raw")
+
+
+def test_a_k_beyond_the_features(make_analysis: Make) -> None:
+    """Every alpha_k from 64 on is 1 for 64 features: shown where asked for, but nothing is said of it."""
+    pair = [make_analysis([0.6, 0.5]), make_analysis([0.5, 0.4, 0.3])]
+    header, rows = analysis_cells(pair, ks=[1, 1000])
+    assert header[5:7] == ["alpha_1", "alpha_1000"]
+    assert [row[6] for row in rows] == ["1.000", "1.000"]
+    with pytest.raises(UserError, match="alpha_64 is 1 in every model of 64 features"):
+        compare(pair, ks=[64])
+    left_out: list[str] = []
+    assert [one.k for one in compare(pair, ks=[1, 1000], left_out=left_out)] == [1]
+    assert left_out == ["more classes: alpha_1000 is 1 in every model of 64 features"]
+    assert compare(pair, ks=[1000], left_out=[]) == []
+    with pytest.raises(UserError, match="alpha_3 was not measured"):
+        analysis_cells(pair, ks=[3])
 
 
 def test_file_and_tables_tell_all_of_it(make_analysis: Make, tmp_path: Path) -> None:
@@ -151,7 +210,8 @@ def test_file_and_tables_tell_all_of_it(make_analysis: Make, tmp_path: Path) -> 
     findings = compare(analyses)
     write_findings(tmp_path / "comparison.json", findings, split="train", form="raw")
     written = json.loads((tmp_path / "comparison.json").read_text())
-    assert written["format"] == "phasezero-comparison-2"
+    assert written["format"] == "phasezero-comparison-3"
+    assert (written["phases"], written["later"]) == ([0], False)
     assert [one["k"] for one in written["findings"]] == [1, 2, 5]
     assert written["findings"][0]["holds"] == 0
     assert len(written["findings"][0]["exceptions"]) == 14
@@ -179,9 +239,30 @@ def test_a_table_over_the_classes_that_models_share(make_analysis: Make) -> None
     column = header.index("alpha_1")
     assert [row[column] for row in rows] == ["0.550", "0.300"]
     assert [row[column] for row in analysis_cells(analyses)[1]] == ["0.550", "0.500"]
-    assert "means over the 2 classes" in analysis_caption(analyses, "train", "raw", classes=classes)
+    caption = analysis_caption(analyses, "train", "raw", classes=classes)
+    assert "alpha_k and information: means over the 2 classes that the models are compared on" in caption
+    assert "2 classes after phase 0" in analysis_caption(
+        analyses, "train", "raw", classes=classes, later=True
+    )
+    analyses[1]["train"]["raw"]["information"] |= {"by_class": [-100, -110, -900], "floored": [2, 4, 60]}
+    row = dict(zip(header, analysis_cells(analyses, classes=classes)[1][1], strict=True))
+    assert (row["information"], row["floored"]) == ("-105.0", "3.0 of 64")
+    row = dict(zip(header, analysis_cells(analyses)[1][1], strict=True))
+    assert (row["information"], row["floored"]) == ("-370.0", "22.0 of 64")
     for columns in (["alpha_1"], ["information"], ["alpha_2", "information"], ["accuracy"]):
         told = analysis_caption(analyses, "train", "raw", columns=columns)
         assert ("alpha_k" in told) == any(name.startswith("alpha") for name in columns)
         assert ("eigenvalues below 1e-12" in told) == ("information" in columns)
     assert chosen_columns((header, rows), ["alpha_1", "model"])[0] == ["model", "alpha_1"]
+
+
+def test_a_figure_says_which_models_and_classes_it_is_of(make_analysis: Make) -> None:
+    analyses = [make_analysis([0.6] * 7, phase_sizes=(1, 6)), make_analysis([0.5] * 7)]
+    assert figure_caption(analyses) == "Models after phase 0, 1. Over all classes that each has seen."
+    assert figure_caption(analyses[:1], ["id 0", "id 2"]) == (
+        "Models after phase 1. Means over the 2 classes that all of them have seen: class 0, class 2."
+    )
+    assert figure_caption(analyses[:1], [f"id {place}" for place in range(1, 7)], later=True) == (
+        "Models after phase 1. Means over the 6 classes that came after phase 0 and that all of them have seen: "
+        "class 1, class 2, class 3, class 4, and 2 more."
+    )

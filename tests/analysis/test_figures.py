@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from phasezero.analysis import figures
 from phasezero.analysis.figures import (
     by_classes,
     by_eta,
@@ -86,3 +88,35 @@ def test_nothing_to_draw(make_analysis: Make, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to draw"):
         draw_information([], tmp_path / "a.svg")
     assert not list(tmp_path.iterdir())
+
+
+def test_information_is_drawn_over_chosen_classes_and_one_floor(
+    analyses: list[Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[list[list[float]]] = []
+    inner = figures.draw_spread
+
+    def spy(axes: Any, x: Any, values: Any, index: int) -> Any:
+        drawn.append(values)
+        return inner(axes, x, values, index)
+
+    monkeypatch.setattr(figures, "draw_spread", spy)
+    three = [one for one in analyses if one["seen_classes"] == 3 and one["seed"] == 0]
+    for one, middle in zip(three, (-100.0, -200.0, -300.0), strict=True):
+        one["train"]["unit"]["information"]["by_class"] = [middle + 30, middle, middle - 90]
+    draw_information(three, tmp_path / "a.svg", caption="Models after phase 0.")
+    draw_information(three, tmp_path / "b.svg", classes=["id 1"])
+    assert drawn == [[[-120.0], [-220.0], [-320.0]], [[-100.0], [-200.0], [-300.0]]]
+    assert "Models after phase 0." in words(tmp_path / "a.svg")
+
+    three[0]["train"]["unit"]["information"]["floor"] = 1e-3
+    with pytest.raises(UserError, match=r"different floors \(1e-12 and 0.001\) cannot be compared"):
+        draw_information(three, tmp_path / "c.svg")
+    assert not (tmp_path / "c.svg").exists()
+
+
+def test_seeds_with_other_k_share_a_line(make_analysis: Make, tmp_path: Path) -> None:
+    one, other = make_analysis([0.5], seed=0), make_analysis([0.5], seed=1)
+    other["k"] = [1, 3, 5]  # alpha_1 and alpha_5 are in both
+    draw_alpha([one, other], tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").exists()

@@ -24,8 +24,9 @@ def test_by_hand() -> None:
     assert found.floor == 1e-6
     assert found.floored.tolist() == [2, 1]
     assert found.unavoidable.tolist() == [2, 0]  # three images leave two directions of four
-    with pytest.raises(ValueError, match="above zero"):
-        information_proxy(eigenvalues, torch.tensor([3, 50]), floor=0.0)
+    for floor in (0.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="above zero"):
+            information_proxy(eigenvalues, torch.tensor([3, 50]), floor=floor)
 
 
 def test_is_the_logarithm_of_the_determinant_where_there_is_one() -> None:

@@ -22,9 +22,9 @@ from phasezero.analysis.measure import analyse_run
 from phasezero.analysis.record import (
     Analysis,
     analysis_name,
+    find_analyses,
     group_analyses,
     later_classes,
-    load_analyses,
     read_analysis,
     schema,
     shared_classes,
@@ -130,7 +130,7 @@ def test_schema_and_file(trained: Path, toy_data: ImageData, tmp_path: Path) -> 
     path = tmp_path / "deep" / analysis_name(2)
     write_analysis(path, found)
     assert read_analysis(path) == found
-    assert load_analyses([tmp_path]) == load_analyses([path, tmp_path]) == [found]
+    assert find_analyses([tmp_path]) == find_analyses([path, tmp_path]) == [path.resolve()]
 
     for damage, message in (
         ({"format": "phasezero-analysis-2"}, "phasezero-analysis-2"),
@@ -143,7 +143,7 @@ def test_schema_and_file(trained: Path, toy_data: ImageData, tmp_path: Path) -> 
             read_analysis(path)
         assert not validator.is_valid(changed)
     with pytest.raises(UserError, match="no analysis-phaseN"):
-        load_analyses([trained])
+        find_analyses([trained])
 
 
 def test_where_a_models_state_is_found(

@@ -78,6 +78,7 @@ def test_picture_of_a_trained_model_from_its_analysis(toy_data: ImageData, tmp_p
         text = (tmp_path / name).read_text()
         shown = [one for one in analysis["class_names"] if one in text]
         assert shown == analysis["class_names"][:classes]
+        assert "hollow: on the far side of the sphere" in text
 
 
 def test_other_features_have_no_sphere(make_analysis: Callable[..., Analysis], tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from phasezero.analysis.record import load_analyses
+from phasezero.analysis.record import read_analysis
 from phasezero.cli import app
 from phasezero.commands.report import report
 
@@ -42,6 +43,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def told(text: str) -> str:
+    """Words of a caption, wherever it was broken into lines."""
+    return " ".join(re.sub(r"<[^>]*>", " ", text).split())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
 def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> None:
     code, out, err = command(
         "analyze", runs, "--phase", "0", "--phase", "1", "--out", "there", "--future", "--k", "1,3"
@@ -54,14 +64,22 @@ def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> 
     assert "lucir/glyphs/sizes4-2 (phase=0)" in out
     assert "alpha_3" in out
     assert "larger eta" in out
-    comparison = json.loads((there / "comparison.json").read_text())
+    comparison = json.loads((there / "comparison-phase0-phase1.json").read_text())
+    assert (comparison["phases"], comparison["later"]) == ([0, 1], False)
     assert {one["k"] for one in comparison["findings"]} == {1, 3, None}  # None: of the information proxy
     assert "more information" in out
     assert {one["classes"] for one in comparison["findings"]} == {4, 6}
     for name in ("alpha", "information", "overlap"):
         for suffix, start in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
-            assert (there / f"{name}{suffix}").read_bytes().startswith(start)
-            assert f"wrote {there / name}{suffix}" in out.replace("wrote there", f"wrote {there}")
+            file = f"{name}-phase0-phase1{suffix}"
+            assert (there / file).read_bytes().startswith(start)
+            assert f"wrote there/{file}" in out
+    # Table, findings and figures over the same classes: the four that models after either phase have seen.
+    assert "alpha_k and information: means over the 4 classes that the models are compared on" in told(out)
+    for name in ("alpha", "information"):
+        words = told((there / f"{name}-phase0-phase1.svg").read_text())
+        assert "Models after phase 0, 1. Means over the 4 classes that all of them have seen" in words
+    assert "Over all classes that each has seen" in told((there / "overlap-phase0-phase1.svg").read_text())
     assert not list(runs.rglob("analysis-*.json"))
 
     # The numbers are enough: no record, no checkpoint, no data.
@@ -73,14 +91,26 @@ def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> 
     assert code == 0, err
     assert again.splitlines()[:10] == out.splitlines()[:10]
     assert json.loads((kept / "comparison.json").read_text()) == comparison
-    assert (kept / "alpha.png").read_bytes() == (there / "alpha.png").read_bytes()
+    assert (kept / "alpha.png").read_bytes() == (there / "alpha-phase0-phase1.png").read_bytes()
+    before = contents(kept)
 
     code, out, err = command(
         "analyze", kept, "--read", "--phase", "1", "--later", "--features", "unit", "--split", "test"
     )
     assert code == 0, err
     assert "unit features of the test images" in out
-    assert {one["classes"] for one in json.loads((kept / "comparison.json").read_text())["findings"]} == {2}
+    assert "means over the 2 classes after phase 0 that the models are compared on" in told(out)
+    assert "classes that the models share, of those after phase 0" in told(out)
+    later = json.loads((kept / "comparison-phase1-later-test-unit.json").read_text())
+    assert (later["phases"], later["later"]) == ([1], True)
+    assert {one["classes"] for one in later["findings"]} == {2}
+    for name in ("alpha", "information"):
+        words = told((kept / f"{name}-phase1-later-test-unit.svg").read_text())
+        assert "Models after phase 1. Means over the 2 classes that came after phase 0" in words
+    assert "overlap is measured among all classes seen, so it is not drawn" in err
+    after = contents(kept)
+    assert {name: after[name] for name in before} == before  # nothing of the first view was lost
+    assert not [name for name in after if name.startswith("overlap") and "later" in name]
     code, _, err = command("analyze", kept, "--read", "--phase", "7")
     assert code == 2
     assert "phase 7" in err
@@ -93,7 +123,7 @@ def test_one_run_beside_its_record(command: Command, runs: Path, tmp_path: Path)
     assert code == 0, err
     figures = ["alpha.pdf", "alpha.png", "alpha.svg"]
     assert sorted(path.name for path in one.glob("a*")) == [*figures, "analysis-phase1.json"]
-    (analysis,) = load_analyses([one])
+    analysis = read_analysis(one / "analysis-phase1.json")
     assert analysis["train"]["raw"]["information"]["floor"] == 1e-6
 
     report([one], tmp_path / "page.html")  # finds what lies beside the record
@@ -101,6 +131,14 @@ def test_one_run_beside_its_record(command: Command, runs: Path, tmp_path: Path)
     (group,) = json.loads(text)["groups"]
     shares = [100 * share for share in analysis["test"]["raw"]["alpha_mean"]]
     assert [mean for mean, _ in group["spectra"]["1"]["test"]] == pytest.approx(shares)
+
+    (one / "analysis-phase0.json").write_text((one / "analysis-phase1.json").read_text()[:1000])
+    code, out, err = command("report", one, "-o", "again.html")
+    assert code == 0
+    assert out.endswith("again.html\n")
+    assert err.startswith(f"phasezero: warning: {one / 'analysis-phase0.json'}: not JSON")
+    assert err.endswith("; left out\n")
+    assert (tmp_path / "again.html").read_text() == (tmp_path / "page.html").read_text()
 
 
 def test_later_classes_that_are_not_there_are_missed_aloud(
@@ -111,18 +149,78 @@ def test_later_classes_that_are_not_there_are_missed_aloud(
     assert code == 0
     assert "phasezero: warning: --later: these models have no class in common that came after phase 0" in err
     assert "alpha_1" in out  # the table of the model is there all the same
-    assert not list((tmp_path / "there").glob("alpha.*"))
+    assert not list((tmp_path / "there").glob("alpha*"))
     code, _, err = command("analyze", one, "--phase", "1", "--later", "--out", "there")
     assert (code, err) == (0, "")
-    assert (tmp_path / "there" / "alpha.png").exists()
+    assert (tmp_path / "there" / "alpha-phase1-later.png").exists()
+
+
+def test_information_with_different_floors_is_left_out_aloud(
+    command: Command, runs: Path, tmp_path: Path
+) -> None:
+    for name, floor in (("lucir", "1e-3"), ("lucir+cwd", "1e-12")):
+        run = runs / f"{name}-glyphs-sizes4-2" / "seed0"
+        assert command("analyze", run, "--out", "there", "--floor", floor)[0] == 0
+    there = tmp_path / "there"
+    for old in there.glob("alpha*"):
+        old.unlink()
+    code, out, err = command("analyze", there, "--read", "--features", "unit")
+    assert code == 0
+    assert "more information" in err
+    assert err.count("different floors (1e-12 and 0.001)") == 2  # the statement and the figure
+    assert "more information" not in out
+    assert "Information with different floors cannot be compared." in told(out)
+    findings = json.loads((there / "comparison-unit.json").read_text())["findings"]
+    assert {one["claim"] for one in findings} == {"larger eta"}
+    assert {path.stem for path in there.iterdir() if path.is_file()} == {
+        "alpha-unit",
+        "comparison-unit",
+        "overlap-unit",
+    }
+
+
+def test_models_without_a_common_seed_are_drawn_all_the_same(
+    command: Command, runs: Path, tmp_path: Path
+) -> None:
+    pair = [runs / "lucir-glyphs-sizes4-2" / "seed0", runs / "lucir+cwd-glyphs-sizes4-2" / "seed1"]
+    code, out, err = command("analyze", *pair, "--out", "there")
+    assert code == 0
+    for claim in ("larger eta", "more information"):
+        assert f"warning: {claim}: lucir/glyphs/sizes4-2 and lucir+cwd/glyphs/sizes4-2" in err
+    assert err.count("have no seed in common; left out") == 2
+    assert "alpha_1" in out
+    written = {path.name for path in (tmp_path / "there").iterdir() if path.is_file()}
+    figures = ("alpha", "information", "overlap")
+    assert written == {f"{name}.{suffix}" for name in figures for suffix in ("png", "svg", "pdf")}
+
+
+def test_a_k_beyond_the_features_is_one(command: Command, runs: Path, tmp_path: Path) -> None:
+    pair = [runs / f"{name}-glyphs-sizes4-2" / "seed0" for name in ("lucir", "lucir+cwd")]
+    code, out, err = command("analyze", *pair, "--out", "there", "--k", "1,1000")
+    assert code == 0
+    assert "alpha_1000" in out
+    assert "larger eta: alpha_1000 is 1 in every model of 64 features; left out" in err
+    comparison = json.loads((tmp_path / "there" / "comparison.json").read_text())
+    assert {one["k"] for one in comparison["findings"]} == {1, None}
+    before = contents(tmp_path / "there")
+    code, out, err = command(
+        "analyze", "there", "--read", "--k", "11"
+    )  # not measured: refused before anything
+    assert (code, out) == (2, "")
+    assert "alpha_11 was not measured" in err
+    assert contents(tmp_path / "there") == before
 
 
 BAD = {
-    "no run": (["nowhere"], "nowhere: a run's folder is expected"),
+    "no such run": (["nowhere"], "nowhere: there is no such file or folder"),
+    "no such analysis": (["nowhere", "--read"], "nowhere: there is no such file or folder"),
+    "no run": (["RUN/config.yaml"], "config.yaml: a run's folder is expected"),
     "no such phase": (["RUN", "--phase", "2"], "phases 0 to 1"),
     "bad k": (["RUN", "--k", "1,x"], "separated by commas"),
     "k of zero": (["RUN", "--k", "0"], "number 1"),
     "bad floor": (["RUN", "--floor", "0"], "above zero"),
+    "endless floor": (["RUN", "--floor", "inf"], "finite"),
+    "no floor": (["RUN", "--floor", "nan"], "finite"),
     "bad split": (["RUN", "--split", "val"], "'train'"),
     "nothing to read": (["RUN", "--read"], "analysis-phaseN.json"),
     "no device": (["RUN", "--device", "abacus"], "abacus"),
@@ -134,7 +232,7 @@ def test_bad_input_costs_a_message_and_leaves_nothing(
     command: Command, runs: Path, tmp_path: Path, words: list[str], message: str
 ) -> None:
     one = str(runs / "lucir-glyphs-sizes4-2" / "seed0")
-    code, _, err = command("analyze", *[one if word == "RUN" else word for word in words], "--out", "out")
+    code, _, err = command("analyze", *[word.replace("RUN", one) for word in words], "--out", "out")
     assert code == 2
     assert message in err
     assert "Traceback" not in err
@@ -165,9 +263,9 @@ def test_a_run_anew_takes_the_old_models_and_their_analyses_away(
     assert code == 0, err
     left = {path.name for path in one.iterdir()}
     assert left == {
-        "alpha.pdf",
-        "alpha.png",
-        "alpha.svg",
+        "alpha-phase0.pdf",
+        "alpha-phase0.png",
+        "alpha-phase0.svg",
         "checkpoint.safetensors",
         "config.yaml",
         "record.json",

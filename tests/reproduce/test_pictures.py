@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from phasezero.analysis.record import analysis_name, write_analysis
-from phasezero.reproduce.pictures import Folders, draw
+from phasezero.analysis.record import SPLITS, Analysis, analysis_name, read_analysis, write_analysis
+from phasezero.reproduce import pictures
+from phasezero.reproduce.pictures import Folders, analyse, can_be_shown, draw
 from phasezero.reproduce.plan import Line, expand
 from phasezero.reproduce.targets import TARGETS
 from phasezero.reproduce.views import Drawn, Shown, write_texts
 from phasezero.results.grid import markdown
 from phasezero.results.record import Record
+from phasezero.session import CHECKPOINT
 from samples import analysis_of
 
 Make = Callable[..., Record]
@@ -114,3 +117,34 @@ def test_an_analysis_is_needed(record_of: Make, tmp_path: Path) -> None:
     shown = Shown(TARGETS["fig3"], "glyphs", expand(TARGETS["fig3"], "glyphs", {}), {}, (0,))
     result = draw(shown, Folders(tmp_path), tmp_path / "fig3-glyphs")
     assert (result.further, result.files) == ((), ())
+
+
+def test_information_of_another_floor_is_computed_anew(
+    record_of: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = expand(TARGETS["fig7"], "glyphs", {})[0]
+    record = record_of(line.config)
+    path = tmp_path / "elsewhere" / "record.json"
+    phase = len(record["phases"]) - 1
+    usual = analysis_of(line.config, [0.5] * record["phases"][phase]["seen_classes"])
+    other = copy.deepcopy(usual)
+    for measured in (other[split][form] for split in SPLITS for form in ("raw", "unit")):
+        measured["information"]["floor"] = 1e-3
+    write_analysis(path.parent / analysis_name(phase), other)
+    made: list[Path] = []
+
+    def compute(folder: Path, **_: object) -> Analysis:
+        made.append(folder)
+        return usual
+
+    monkeypatch.setattr(pictures, "analyse_run", compute)
+    lines, place = [replace(line, records={0: (path, record)})], Folders(tmp_path / "out")
+    assert analyse("spectra", lines, place) == [other]  # nothing but information depends on the floor
+    assert not can_be_shown("information", path, record)  # without a model
+    assert can_be_shown("spectra", path, record)
+    (path.parent / CHECKPOINT).touch()
+    assert can_be_shown("information", path, record)
+    assert analyse("information", lines, place) == [usual]
+    assert analyse("information", lines, place) == [usual]  # from the file that was written
+    assert made == [path.parent]
+    assert read_analysis(path.parent / analysis_name(phase)) == other  # somebody's own stays as it is

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from phasezero.analysis.record import (
     Analysis,
     AnalysisGroup,
     Split,
     cwd_weight,
+    floors,
     group_analyses,
     shared_classes,
     term_forms,
@@ -35,10 +36,11 @@ from phasezero.errors import UserError
 from phasezero.results.jsonfile import write_json
 from phasezero.results.metrics import mean_and_deviation
 
-FORMAT = "phasezero-comparison-2"
+FORMAT = "phasezero-comparison-3"
 TABLE_K = (1, 2, 5, 10, 20)
 
 Claim = Literal["more classes", "larger eta", "more information", "nearer to the oracle"]
+CLAIMS: tuple[Claim, ...] = get_args(Claim)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Finding:
     claim: Claim
     models: tuple[str, ...]
     """before and after; or without CwD, with it, and the oracle."""
+    phases: tuple[int, ...]
+    """Each model is the one after this phase."""
     k: int | None
     """None for the information proxy."""
     means: tuple[float, ...]
@@ -65,6 +69,8 @@ class Finding:
     deviation: float | None
     """Of the difference, over seeds."""
     seeds: tuple[int, ...]
+    later: bool
+    """Only classes that came after phase 0 were looked at."""
     classes: int
     cases: int
     exceptions: tuple[Case, ...]
@@ -81,7 +87,9 @@ class Finding:
 
 
 def alpha_of(analysis: Analysis, split: Split, form: Form, classes: Sequence[str], k: int) -> list[float]:
-    """alpha_k of each of these classes."""
+    """alpha_k of each of these classes; 1 where there are no more than k features, as `spectra.alpha` has it."""
+    if k >= analysis["feature_size"]:
+        return [1.0] * len(classes)
     if k not in analysis["k"]:
         raise UserError(f"{analysis['name']}: alpha_{k} was not measured; there are k = {analysis['k']}")
     column, shares = analysis["k"].index(k), analysis[split][form]["alpha"]
@@ -125,6 +133,25 @@ def common_seeds(groups: Iterable[AnalysisGroup]) -> list[int]:
     return sorted(set.intersection(*(set(group.by_seed()) for group in groups)))
 
 
+def obstacle(
+    claim: Claim, groups: Sequence[AnalysisGroup], k: int | None, split: Split, form: Form, later: bool
+) -> str:
+    """Why a statement cannot be asked of these models; empty if it can."""
+    labels = " and ".join(group.label for group in groups)
+    seeds, size = common_seeds(groups), max(group.first["feature_size"] for group in groups)
+    if not seeds:
+        return f"{claim}: {labels} have no seed in common"
+    if not shared_classes([group.first for group in groups], later=later):
+        return f"{claim}: {labels} have no class in common{' that came after phase 0' * later}"
+    if k is not None and k >= size:
+        return f"{claim}: alpha_{k} is 1 in every model of {size} features"
+    found = floors((one for group in groups for one in group.analyses if one["seed"] in seeds), split, form)
+    if k is None and len(found) > 1:
+        told = " and ".join(f"{floor:g}" for floor in found)
+        return f"{claim}: {labels} were analysed with different floors ({told}): these cannot be compared"
+    return ""
+
+
 def find(
     claim: Claim,
     groups: Sequence[AnalysisGroup],
@@ -138,14 +165,10 @@ def find(
 
     `later` looks only at those that were not learned in phase 0 (the oracle's only phase excepted).
     """
+    if why := obstacle(claim, groups, k, split, form, later):
+        raise UserError(why)
     by_seed, seeds = [group.by_seed() for group in groups], common_seeds(groups)
-    labels = tuple(group.label for group in groups)
-    if not seeds:
-        raise UserError(f"{' and '.join(labels)} have no seed in common")
     classes = shared_classes([group.first for group in groups], later=later)
-    if not classes:
-        raise UserError(f"{' and '.join(labels)} have no such class in common")
-
     difference: Callable[[Sequence[float]], float] = approach if len(groups) == 3 else change
     names = dict(zip(groups[0].first["classes"], groups[0].first["class_names"], strict=True))
     values: list[tuple[float, ...]] = []
@@ -164,12 +187,14 @@ def find(
     mean, deviation, _ = mean_and_deviation(by_run)
     return Finding(
         claim=claim,
-        models=labels,
+        models=tuple(group.label for group in groups),
+        phases=tuple(group.first["phase"] for group in groups),
         k=k,
         means=tuple(sum(column) / len(column) for column in zip(*values, strict=True)),
         difference=mean,
         deviation=deviation,
         seeds=tuple(seeds),
+        later=later,
         classes=len(classes),
         cases=len(values),
         exceptions=tuple(exceptions),
@@ -193,20 +218,34 @@ def compare(
     split: Split = "train",
     form: Form = "raw",
     later: bool = False,
-    unpaired: Literal["refuse", "leave out"] = "refuse",
+    claims: Collection[Claim] = CLAIMS,
+    left_out: list[str] | None = None,
 ) -> list[Finding]:
     """All statements that these models allow, each for every k (by default a few of those measured).
 
-    `unpaired`: what becomes of models that a statement is about and that have no seed in common.
+    Models that a statement is about but that cannot be compared (see `obstacle`) are refused; with a list
+    `left_out` they are left out, and it gets the reasons.
     """
-    found = []
+    found, reasons = [], dict[str, None]()
     for claim, some in statements(group_analyses(analyses)):
-        if unpaired == "leave out" and not common_seeds(some):
+        if claim not in claims:
             continue
-        common = set.intersection(*(set(group.first["k"]) for group in some))
-        measures = [None] if claim == "more information" else ks or [k for k in TABLE_K if k in common]
-        found += [find(claim, some, k, split=split, form=form, later=later) for k in measures]
+        chosen = _table_k(some) if ks is None else ks
+        for k in [None] if claim == "more information" else chosen:
+            why = "" if left_out is None else obstacle(claim, some, k, split, form, later)
+            if why:
+                reasons[why] = None
+            else:
+                found.append(find(claim, some, k, split=split, form=form, later=later))
+    if left_out is not None:
+        left_out += reasons
     return found
+
+
+def _table_k(groups: Sequence[AnalysisGroup]) -> list[int]:
+    """Those measured in all of these models and not 1 in each."""
+    common = set.intersection(*(set(group.first["k"]) for group in groups))
+    return [k for k in TABLE_K if k in common and k < max(group.first["feature_size"] for group in groups)]
 
 
 def statements(groups: Sequence[AnalysisGroup]) -> Models:
@@ -281,5 +320,12 @@ def _steps(
 
 def write_findings(path: Path, findings: Sequence[Finding], *, split: Split, form: Form) -> None:
     """For programs, and for the exceptions that do not fit a table."""
-    entries = [{**asdict(finding), "holds": finding.holds} for finding in findings]
-    write_json(path, {"format": FORMAT, "split": split, "features": form, "findings": entries}, "comparison")
+    written = {
+        "format": FORMAT,
+        "split": split,
+        "features": form,
+        "phases": sorted({phase for finding in findings for phase in finding.phases}),
+        "later": any(finding.later for finding in findings),
+        "findings": [{**asdict(finding), "holds": finding.holds} for finding in findings],
+    }
+    write_json(path, written, "comparison")

@@ -9,13 +9,14 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from phasezero.analysis.compare import alpha_of
+from phasezero.analysis.compare import alpha_of, values_of
 from phasezero.analysis.record import (
     Analysis,
     AnalysisGroup,
-    Measurement,
+    OverlapRecord,
     Split,
     cwd_weight,
+    floors,
     group_analyses,
     measured,
     shared_classes,
@@ -48,12 +49,14 @@ def draw_alpha(
     form: Form = "raw",
     classes: Sequence[str] | None = None,
     name: Name | None = None,
+    caption: str = "",
 ) -> None:
     """alpha_k over k (the paper's Fig. 3), one line a group: mean over classes, shaded by the seeds' deviation.
 
     By default over all classes that every model has seen; `classes` names others by their ids.
     """
-    draw_alpha_panels({"": list(analyses)}, path, split=split, form=form, classes=classes, name=name)
+    panels = {"": list(analyses)}
+    draw_alpha_panels(panels, path, split=split, form=form, classes=classes, name=name, caption=caption)
 
 
 def draw_alpha_panels(
@@ -107,7 +110,7 @@ def _alpha_figure(
         for group, label in zip(groups, labels, strict=True):
             runs = [one for one in group.analyses if id(one) in here]
             if runs:
-                ks = runs[0]["k"]
+                ks = [k for k in runs[0]["k"] if all(k in one["k"] for one in runs)]
                 values = [[_mean(alpha_of(one, split, form, classes, k)) for one in runs] for k in ks]
                 lines[label] = draw_spread(axes, ks, values, shown.index(label))
         axes.set_xscale("log", base=2)
@@ -128,39 +131,59 @@ def draw_information(
     *,
     split: Split = "train",
     form: Form = "unit",
+    classes: Sequence[str] | None = None,
     caption: str = "",
 ) -> None:
-    """The information proxy over eta (the appendix's figure), one line for each number of classes."""
-    measures = {
-        r"$\frac{1}{C}\sum_c \sum_i \log\,\lambda_i^{(c)}$": lambda found: found["information"]["mean"]
-    }
+    """The information proxy over eta (the appendix's figure), one line for each number of classes.
+
+    By default over all classes that each model has seen; `classes` names others by their ids.
+    """
+    analyses = list(analyses)
+    if len(found := floors(analyses, split, form)) > 1:
+        told = " and ".join(f"{floor:g}" for floor in found)
+        raise UserError(f"the figure of information: different floors ({told}) cannot be compared")
+
+    def proxy(one: Analysis) -> float:
+        chosen = one["classes"][: one["seen_classes"]] if classes is None else classes
+        return _mean(values_of(one, split, form, chosen, None))
+
+    measures = {r"$\frac{1}{C}\sum_c \sum_i \log\,\lambda_i^{(c)}$": proxy}
     _draw_over_eta(analyses, path, measures, split, form, caption)
 
 
 def draw_overlap(
-    analyses: Iterable[Analysis], path: str | Path, *, split: Split = "test", form: Form = "unit"
+    analyses: Iterable[Analysis],
+    path: str | Path,
+    *,
+    split: Split = "test",
+    form: Form = "unit",
+    caption: str = "",
 ) -> None:
     """What grows when eta is too large: scatter within classes over that between, and nearest-mean errors."""
     analyses = list(analyses)
-    measures: dict[str, Callable[[Measurement], float | None]] = {
-        "scatter within / between classes": lambda found: found["overlap"]["scatter_ratio"],
-        "nearest-mean error (%)": lambda found: found["overlap"]["nearest_mean_error"],
+
+    def overlap(one: Analysis) -> OverlapRecord:
+        return measured(one, split, form)["overlap"]
+
+    measures: dict[str, Callable[[Analysis], float | None]] = {
+        "scatter within / between classes": lambda one: overlap(one)["scatter_ratio"],
+        "nearest-mean error (%)": lambda one: overlap(one)["nearest_mean_error"],
     }
-    if any(measured(one, split, form)["overlap"]["seen_as_future"] is not None for one in analyses):
+    if any(overlap(one)["seen_as_future"] is not None for one in analyses):
         measures |= {
-            "seen images nearest to a future class (%)": lambda found: found["overlap"]["seen_as_future"],
-            "future images nearest to a seen class (%)": lambda found: found["overlap"]["future_as_seen"],
+            "seen images nearest to a future class (%)": lambda one: overlap(one)["seen_as_future"],
+            "future images nearest to a seen class (%)": lambda one: overlap(one)["future_as_seen"],
         }
-    _draw_over_eta(analyses, path, measures, split, form)
+    _draw_over_eta(analyses, path, measures, split, form, caption)
 
 
 def _draw_over_eta(
     analyses: Iterable[Analysis],
     path: str | Path,
-    measures: Mapping[str, Callable[[Measurement], float | None]],
+    measures: Mapping[str, Callable[[Analysis], float | None]],
     split: Split,
     form: Form,
-    caption: str = "",
+    caption: str,
 ) -> None:
     families: dict[str, list[AnalysisGroup]] = {}
     for group in group_analyses(analyses):
@@ -177,7 +200,7 @@ def _draw_over_eta(
             lines = []
             for index, groups in enumerate(families.values()):
                 ranked = sorted(groups, key=lambda group: cwd_weight(group.first))
-                values = [[value(measured(one, split, form)) for one in group.analyses] for group in ranked]
+                values = [[value(one) for one in group.analyses] for group in ranked]
                 known = [
                     (cwd_weight(group.first), [one for one in some if one is not None])
                     for group, some in zip(ranked, values, strict=True)

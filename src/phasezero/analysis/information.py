@@ -8,6 +8,7 @@ of a remedy; here eigenvalues below a floor are raised to it, and what was raise
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -31,8 +32,8 @@ class InformationProxy:
 
 def information_proxy(eigenvalues: Tensor, counts: Tensor, floor: float = FLOOR) -> InformationProxy:
     """`eigenvalues` [C, d] of the covariances of classes with `counts` [C] images."""
-    if not floor > 0:
-        raise ValueError(f"the floor must be above zero, got {floor}")
+    if not 0 < floor < math.inf:
+        raise ValueError(f"the floor must be above zero and finite, got {floor}")
     return InformationProxy(
         by_class=eigenvalues.clamp_min(floor).log().sum(1),
         floor=floor,

@@ -90,13 +90,8 @@ def read_analysis(path: str | Path) -> Analysis:
     return cast(Analysis, {**value, "config": with_younger_settings(value["config"])})
 
 
-def load_analyses(paths: Iterable[str | Path]) -> list[Analysis]:
-    """Read many: each path is a file, or a folder searched for analyses at any depth."""
-    return [read_analysis(path) for path in find_analyses(paths)]
-
-
 def find_analyses(paths: Iterable[str | Path]) -> list[Path]:
-    """The files that `load_analyses` reads."""
+    """Files: each path is one itself, or a folder searched for analyses at any depth."""
     found: dict[Path, None] = {}
     for path in map(Path, paths):
         inside = sorted(path.rglob(analysis_name("*"))) if path.is_dir() else [path]
@@ -114,6 +109,11 @@ def schema() -> dict[str, Any]:
 
 def measured(analysis: Analysis, split: Split, form: Form) -> Measurement:
     return analysis[split][form]
+
+
+def floors(analyses: Iterable[Analysis], split: Split, form: Form) -> list[float]:
+    """Of their information proxies, which can be compared only where there is one."""
+    return sorted({measured(one, split, form)["information"]["floor"] for one in analyses})
 
 
 def cwd_weight(analysis: Analysis) -> float:

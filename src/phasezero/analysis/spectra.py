@@ -19,7 +19,6 @@ from torch.nn import functional as F
 from phasezero.errors import UserError
 
 Form = Literal["raw", "unit"]
-FORMS: tuple[Form, ...] = ("raw", "unit")
 
 _MOST_NUMBERS = 1 << 26  # float64 numbers in a batch of classes: half a GiB
 

@@ -110,7 +110,8 @@ def _sphere_figure(panels: Mapping[str, Mapping[str, list[list[float]]]], split:
         plain_text(axes.title, title)
     for axes in grid:
         axes.set_axis_off()
-    draw_legend(figure, list(handles.values()), list(handles), f"unit features, {split} images", ncols=4)
+    title = f"unit features, {split} images; hollow: on the far side of the sphere"
+    draw_legend(figure, list(handles.values()), list(handles), title, ncols=4)
     return figure
 
 

@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from phasezero.analysis.compare import TABLE_K, Finding, alpha_of
-from phasezero.analysis.record import Analysis, AnalysisGroup, Split, group_analyses, measured
+from phasezero.analysis.compare import TABLE_K, Finding, values_of
+from phasezero.analysis.record import Analysis, AnalysisGroup, Split, floors, group_analyses, measured
 from phasezero.analysis.spectra import Form
 from phasezero.results.grid import NOTHING, Grid
 from phasezero.results.metrics import mean_and_deviation
@@ -15,7 +15,7 @@ from phasezero.results.metrics import mean_and_deviation
 Cells = tuple[list[str], list[list[str]]]
 """A header and rows."""
 
-_MOST_EXCEPTIONS = 4
+_MOST_NAMES = 4
 
 
 def analysis_cells(
@@ -26,9 +26,13 @@ def analysis_cells(
     ks: Sequence[int] | None = None,
     classes: Sequence[str] | None = None,
 ) -> Cells:
-    """One row a group of seeds: alpha_k (mean over these classes, else those seen), the proxy, the overlap."""
+    """One row a group of seeds: alpha_k and the proxy (means over these classes, else those seen), the overlap.
+
+    Without `ks`, alpha_k of those usually shown that were measured.
+    """
     groups = group_analyses(analyses)
-    shown = [k for k in ks or TABLE_K if all(k in one["k"] for group in groups for one in group.analyses)]
+    usual = [k for k in TABLE_K if all(k in one["k"] for group in groups for one in group.analyses)]
+    shown = usual if ks is None else ks
     header = ["model", "n", "phase", "classes", "accuracy", *(f"alpha_{k}" for k in shown)]
     header += ["information", "floored", "scatter W/B", "nearest-mean error"]
     return header, [_row(group, shown, split, form, classes) for group in groups]
@@ -40,11 +44,14 @@ def _row(
     found = [measured(one, split, form) for one in group.analyses]
     seen = group.first["seen_classes"]
     chosen = group.first["classes"][:seen] if classes is None else classes
-    columns = {
-        k: [math.fsum(alpha_of(one, split, form, chosen, k)) / len(chosen) for one in group.analyses]
-        for k in ks
-    }
-    floored = [sum(m["information"]["floored"][:seen]) / seen for m in found]
+    places = [group.first["classes"].index(name) for name in chosen]
+
+    def spread_of(k: int | None, digits: int) -> str:
+        values = [values_of(one, split, form, chosen, k) for one in group.analyses]
+        return _spread([math.fsum(some) / len(some) for some in values], digits)
+
+    floored = [sum(m["information"]["floored"][place] for place in places) / len(places) for m in found]
+    one_floor = len(floors(group.analyses, split, form)) == 1
     ratios = [ratio for m in found if (ratio := m["overlap"]["scatter_ratio"]) is not None]
     return [
         group.label,
@@ -52,9 +59,9 @@ def _row(
         str(group.first["phase"]),
         str(seen),
         _spread([one["accuracy"] for one in group.analyses], 2),
-        *(_spread(columns[k], 3) for k in ks),
-        _spread([m["information"]["mean"] for m in found], 1),
-        f"{sum(floored) / len(floored):.1f} of {group.first['feature_size']}",
+        *(spread_of(k, 3) for k in ks),
+        spread_of(None, 1) if one_floor else NOTHING,
+        f"{sum(floored) / len(floored):.1f} of {group.first['feature_size']}" if one_floor else NOTHING,
         _spread(ratios, 3) if ratios else NOTHING,
         _spread([m["overlap"]["nearest_mean_error"] for m in found], 2),
     ]
@@ -73,19 +80,44 @@ def analysis_caption(
     form: Form,
     *,
     classes: Sequence[str] | None = None,
+    later: bool = False,
     columns: Sequence[str] = ("alpha_k", "information"),
 ) -> str:
-    """`classes`: those that alpha_k was averaged over; `columns`: those shown, no others are spoken of."""
+    """`classes`: those averaged over; `later`: of those after phase 0; `columns`: of no others is spoken."""
     parts = [f"{form} features of the {split} images; ± sample deviation over n seeds."]
-    if any(name.startswith("alpha_") for name in columns):
-        over = "seen" if classes is None else "that the models are compared on"
-        count = "" if classes is None else f"{len(classes)} "
-        parts.append(f"alpha_k: means over the {count}classes {over}.")
+    averaged = ["alpha_k"] * any(name.startswith("alpha_") for name in columns)
+    averaged += ["information"] * ("information" in columns)
+    if averaged:
+        over = (
+            f"{len(classes)} classes{' after phase 0' * later} that the models are compared on"
+            if classes
+            else ""
+        )
+        parts.append(f"{' and '.join(averaged)}: means over the {over or 'classes seen'}.")
+    if classes and "nearest-mean error" in columns:
+        parts.append("Accuracy, scatter and nearest-mean error: over all classes seen.")
     if "information" in columns:
-        floors = sorted({measured(one, split, form)["information"]["floor"] for one in analyses})
-        floor = " or ".join(f"{floor:g}" for floor in floors)
-        parts.append(f"Information: eigenvalues below {floor} are raised to it (floored: so many a class).")
+        found = floors(analyses, split, form)
+        floor = " or ".join(f"{floor:g}" for floor in found)
+        parts.append(
+            f"For information, eigenvalues below {floor} are raised to it (floored: so many a class)."
+        )
+        if len(found) > 1:
+            parts.append("Information with different floors cannot be compared.")
     return " ".join(parts)
+
+
+def figure_caption(
+    analyses: Sequence[Analysis], classes: Sequence[str] | None = None, *, later: bool = False
+) -> str:
+    """Which models a figure shows, and over which classes (without any: over all that each has seen)."""
+    phases = ", ".join(map(str, sorted({one["phase"] for one in analyses})))
+    if classes is None:
+        return f"Models after phase {phases}. Over all classes that each has seen."
+    names = dict(zip(analyses[0]["classes"], analyses[0]["class_names"], strict=True))
+    which = f"{'that came after phase 0 and ' * later}that all of them have seen"
+    told = _first_few([names[one] for one in classes])
+    return f"Models after phase {phases}. Means over the {len(classes)} classes {which}: {told}."
 
 
 def finding_cells(findings: Iterable[Finding]) -> Cells:
@@ -111,9 +143,11 @@ def finding_cells(findings: Iterable[Finding]) -> Cells:
     return header, rows
 
 
-def finding_caption(findings: Iterable[Finding]) -> str:
+def finding_caption(findings: Iterable[Finding], left_out: Iterable[str] = ()) -> str:
+    """`left_out`: what could not be compared, and why."""
     findings = list(findings)
-    parts = ["Over all classes that the models share, times seeds; each class and seed is a case."]
+    which = ", of those after phase 0" if any(finding.later for finding in findings) else ""
+    parts = [f"Over all classes that the models share{which}, times seeds; each class and seed is a case."]
     if any(finding.k is not None for finding in findings):
         parts.append("Of alpha_k the statement says that the difference is below zero.")
     if any(finding.k is None for finding in findings):
@@ -121,12 +155,13 @@ def finding_caption(findings: Iterable[Finding]) -> str:
     other = dict.fromkeys(key for finding in findings for key in finding.also_differ_in)
     if other:
         parts.append(f"Some of these models also differ in {', '.join(other)}.")
+    parts += [f"Left out: {why}." for why in left_out]
     return " ".join(parts)
 
 
-def findings_grid(findings: Sequence[Finding]) -> Grid:
+def findings_grid(findings: Sequence[Finding], left_out: Iterable[str] = ()) -> Grid:
     header, rows = finding_cells(findings)
-    return Grid(header, rows, finding_caption(findings), words=len(header))
+    return Grid(header, rows, finding_caption(findings, left_out), words=len(header))
 
 
 def _difference(finding: Finding) -> str:
@@ -138,9 +173,12 @@ def _difference(finding: Finding) -> str:
 def _exceptions(finding: Finding) -> str:
     """The classes, and how many seeds each; all of them are in the file."""
     counts = Counter(case.class_name for case in finding.exceptions).most_common()
-    shown = [f"{name} ({times})" if times > 1 else name for name, times in counts[:_MOST_EXCEPTIONS]]
-    more = len(counts) - len(shown)
-    return ", ".join([*shown, *([f"and {more} more"] if more else [])]) or "none"
+    return _first_few([f"{name} ({times})" if times > 1 else name for name, times in counts]) or "none"
+
+
+def _first_few(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join([*names[:_MOST_NAMES], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _spread(values: Sequence[float], digits: int) -> str:

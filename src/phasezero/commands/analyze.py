@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -26,7 +28,7 @@ from phasezero.analysis.record import (
     write_analysis,
 )
 from phasezero.analysis.spectra import Form
-from phasezero.analysis.tables import Cells, analysis_caption, analysis_cells, findings_grid
+from phasezero.analysis.tables import analysis_caption, analysis_cells, figure_caption, findings_grid
 from phasezero.commands.options import parse_numbers, warn
 from phasezero.errors import UserError
 from phasezero.results.grid import Grid, print_grid
@@ -68,8 +70,10 @@ def analyze(
 ) -> None:
     """How the features of each class scatter in trained models, and how models compare in that."""
     ks = parse_ks(k)
-    if not floor > 0:
-        raise UserError(f"--floor {floor:g}: must be above zero")
+    if not 0 < floor < math.inf:
+        raise UserError(f"--floor {floor:g}: must be above zero and finite")
+    if missing := [path for path in runs if not path.exists()]:
+        raise UserError(f"{missing[0]}: there is no such file or folder")
 
     def make(folder: Path, at: int) -> Analysis:
         wanted = (*DEFAULT_K, *(ks or ()))
@@ -88,16 +92,9 @@ def analyze(
             analyses = list(compute([path.parent for path in paths], phase or [-1], out, make))
         if not analyses:
             raise UserError(f"no analysis of phase {', '.join(map(str, phase or []))} is there")
-        cells = analysis_cells(analyses, split=split, form=features, ks=ks)
-        show_table(cells, analysis_caption(analyses, split, features), words=1)
-        findings = compare(analyses, ks=ks, split=split, form=features, later=later)
-        if findings:
-            print_grid(findings_grid(findings), "terminal", Console())
+        phases = sorted({one["phase"] for one in analyses}) if phase else []
         classes = shared_classes(analyses, later=later)
-        if later and not classes:
-            warn("--later: these models have no class in common that came after phase 0, so nothing is drawn")
-        for path in write_views(folder, analyses, findings, classes, split, features):
-            Console(soft_wrap=True).print(f"wrote {path}", markup=False, highlight=False)
+        show(analyses, View(folder, split, features, later, phases, classes), ks)
 
 
 def parse_ks(text: str | None) -> list[int] | None:
@@ -126,27 +123,66 @@ def compute(
             yield analysis
 
 
-def write_views(
-    folder: Path,
-    analyses: Sequence[Analysis],
-    findings: Sequence[Finding],
-    classes: Sequence[str],
-    split: Split,
-    form: Form,
-) -> Iterator[Path]:
-    """Every view that these analyses allow: the comparison as data, and the figures (alpha_k: of these classes)."""
+@dataclass(frozen=True)
+class View:
+    """What tables and figures are of, and where they go."""
+
+    folder: Path
+    split: Split
+    form: Form
+    later: bool
+    phases: Sequence[int]
+    """Those asked for."""
+    classes: Sequence[str]
+    """Those that all models share."""
+
+    def path(self, name: str) -> Path:
+        """Two views of the same analyses have different names: each tells what is not the default."""
+        stem, dot, suffix = name.partition(".")
+        parts = [stem, *(f"phase{phase}" for phase in self.phases), *["later"] * self.later]
+        parts += [self.split] * (self.split != "train") + [self.form] * (self.form != "raw")
+        return self.folder / f"{'-'.join(parts)}{dot}{suffix}"
+
+
+def show(analyses: Sequence[Analysis], view: View, ks: Sequence[int] | None) -> None:
+    """Tables in the terminal, then files; what cannot be shown is missed aloud."""
+    split, form, later, classes = view.split, view.form, view.later, view.classes or None
+    cells = analysis_cells(analyses, split=split, form=form, ks=ks, classes=classes)
+    told = analysis_caption(analyses, split, form, classes=classes, later=later, columns=cells[0])
+    print_grid(Grid(*cells, told), "terminal", Console())
+    left_out: list[str] = []
+    findings = compare(analyses, ks=ks, split=split, form=form, later=later, left_out=left_out)
     if findings:
-        write_findings(folder / "comparison.json", findings, split=split, form=form)
-        yield folder / "comparison.json"
+        print_grid(findings_grid(findings), "terminal", Console())
+    for why in left_out:
+        warn(f"{why}; left out")
+    if later and not classes:
+        warn("--later: these models have no class in common that came after phase 0, so nothing is drawn")
+    for path in write_views(analyses, findings, view):
+        Console(soft_wrap=True).print(f"wrote {path}", markup=False, highlight=False)
+
+
+def write_views(analyses: Sequence[Analysis], findings: Sequence[Finding], view: View) -> Iterator[Path]:
+    """Every view that these analyses allow: the comparison as data, and the figures."""
+    split, form, classes = view.split, view.form, view.classes
+    caption = figure_caption(analyses, classes, later=view.later)
+    if findings:
+        path = view.path("comparison.json")
+        write_findings(path, findings, split=split, form=form)
+        yield path
     if classes:
-        draw = partial(draw_alpha, analyses, split=split, form=form, classes=classes)
-        yield from write_every_format(folder / "alpha", draw)
-    if len({cwd_weight(one) for one in analyses}) > 1:
-        information = partial(draw_information, analyses, split=split, form=form)
-        yield from write_every_format(folder / "information", information)
-        overlap = partial(draw_overlap, analyses, split=split, form=form)
-        yield from write_every_format(folder / "overlap", overlap)
-
-
-def show_table(cells: Cells, caption: str, words: int) -> None:
-    print_grid(Grid(*cells, caption, words), "terminal", Console())
+        draw = partial(draw_alpha, analyses, split=split, form=form, classes=classes, caption=caption)
+        yield from write_every_format(view.path("alpha"), draw)
+    if len({cwd_weight(one) for one in analyses}) == 1:
+        return
+    if classes:
+        draw = partial(draw_information, analyses, split=split, form=form, classes=classes, caption=caption)
+        try:
+            yield from write_every_format(view.path("information"), draw)
+        except UserError as error:  # different floors
+            warn(f"{error}; left out")
+    if view.later:
+        warn("--later: overlap is measured among all classes seen, so it is not drawn")
+    else:
+        draw = partial(draw_overlap, analyses, split=split, form=form, caption=figure_caption(analyses))
+        yield from write_every_format(view.path("overlap"), draw)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from phasezero.analysis.record import analysis_name, read_analysis
+from phasezero.analysis.record import Analysis, analysis_name, read_analysis
 from phasezero.commands.options import warn
+from phasezero.errors import UserError
 from phasezero.results.page import write_page
 from phasezero.results.record import load_records
 
@@ -20,7 +22,15 @@ def report(
 ) -> None:
     """One self-contained HTML page of finished runs: curves, tables against the paper, confusion matrices."""
     found = load_records(runs, warn)
-    beside = [sorted(path.parent.glob(analysis_name("*"))) for path, _ in found]
     records = [record for _, record in found]
-    write_page(records, out, [[read_analysis(file) for file in files] for files in beside], title=title)
+    write_page(records, out, [list(analyses_beside(path)) for path, _ in found], title=title)
     print(out)
+
+
+def analyses_beside(record: Path) -> Iterator[Analysis]:
+    """The sound ones; a damaged one is left out aloud."""
+    for path in sorted(record.parent.glob(analysis_name("*"))):
+        try:
+            yield read_analysis(path)
+        except UserError as error:
+            warn(f"{error}; left out")

@@ -125,7 +125,8 @@ def _spectra(key: str, claim: compare.Claim, title: str, models: Sequence[Model]
     sentences = [f"Not analysed yet: {', '.join(missing)}."] if missing else []
     names = {name for finding in findings for name in finding.models}
     if alone := list(dict.fromkeys(one["name"] for one in analyses if one["name"] not in names)):
-        sentences.append(f"Analysed, but without a neighbour of the same seed: {'; '.join(alone)}.")
+        same = "seed and floor" if claim == "more information" else "seed"
+        sentences.append(f"Analysed, but without a neighbour of the same {same}: {'; '.join(alone)}.")
     grids = []
     if findings:
         cases, exceptions = (
@@ -151,8 +152,7 @@ def _spectra(key: str, claim: compare.Claim, title: str, models: Sequence[Model]
 def _findings(
     claim: compare.Claim, analyses: Sequence[Analysis], form: Form, split: Split = "train"
 ) -> list[compare.Finding]:
-    compared = compare.compare(analyses, form=form, split=split, unpaired="leave out")
-    return [finding for finding in compared if finding.claim == claim]
+    return compare.compare(analyses, form=form, split=split, claims=[claim], left_out=[])
 
 
 def _times_k(findings: Sequence[compare.Finding]) -> str:

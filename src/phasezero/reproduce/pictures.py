@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from phasezero.analysis.compare import TABLE_K, compare, write_findings
+from phasezero.analysis.compare import CLAIMS, TABLE_K, compare, write_findings
 from phasezero.analysis.figures import (
     draw_alpha_by_class,
     draw_alpha_panels,
     draw_information,
 )
+from phasezero.analysis.information import FLOOR
 from phasezero.analysis.measure import analyse_run
 from phasezero.analysis.record import (
     Analysis,
     analysis_name,
+    floors,
     read_analysis,
     shared_classes,
     write_analysis,
@@ -64,10 +66,15 @@ class Folders:
 
 def can_be_shown(view: str, path: Path, record: Record) -> bool:
     """Whether what a view wants of a run is still beside its record: for a model its state, or its analysis."""
-    if view not in MODEL_VIEWS:
+    if view not in MODEL_VIEWS or (path.parent / CHECKPOINT).exists():
         return True
-    name = analysis_name(_phase_shown(view, record))
-    return (path.parent / CHECKPOINT).exists() or (path.parent / name).exists()
+    analysis = path.parent / analysis_name(_phase_shown(view, record))
+    return analysis.exists() and (view != "information" or _has_usual_floor(read_analysis(analysis)))
+
+
+def _has_usual_floor(analysis: Analysis) -> bool:
+    """Information with another floor cannot be compared; nothing else depends on it."""
+    return floors([analysis], "train", "unit") == [FLOOR]
 
 
 def _phase_shown(view: str, record: Record) -> int:
@@ -78,7 +85,8 @@ def _phase_shown(view: str, record: Record) -> int:
 def analyse(view: str, lines: Sequence[Line], place: Folders) -> list[Analysis]:
     """The models that a view shows; for a sphere with the classes to come.
 
-    An analysis that is there already is read, others are made and written beside the run in `place.out`.
+    An analysis that is there already is read, others are made and written beside the run in `place.out`; so is one
+    whose floor is not the usual, where information is shown.
     """
     found, future = [], view in SPHERES
     for line in lines:
@@ -88,6 +96,8 @@ def analyse(view: str, lines: Sequence[Line], place: Folders) -> list[Analysis]:
             own = run_folder(place.out, line.seeded(seed)) / analysis_name(phase)
             there = [one for one in (path.parent / own.name, own) if one.exists()]
             kept = [one for one in map(read_analysis, there) if len(one["classes"]) >= wanted]
+            if view == "information":
+                kept = [one for one in kept if _has_usual_floor(one)]
             if not kept:
                 made = analyse_run(
                     path.parent, phase=phase, root=place.root, store=place.store, future=future
@@ -124,10 +134,11 @@ def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path) -> Draw
     cells = chosen_columns(analysis_cells(analyses, form=form, classes=classes), columns)
     further, files = [], []
     if view not in SPHERES:
-        found = compare(analyses, form=form, later=later, unpaired="leave out")
-        findings = [one for one in found if (one.claim == "more information") == information]
+        claims = [claim for claim in CLAIMS if (claim == "more information") == information]
+        left_out: list[str] = []
+        findings = compare(analyses, form=form, later=later, claims=claims, left_out=left_out)
         if findings:
-            further.append(findings_grid(findings))
+            further.append(findings_grid(findings, left_out))
             files.append(base.with_name(f"{base.name}-findings.json"))
             write_findings(files[0], findings, split="train", form=form)
     drawing = {
