@@ -25,7 +25,7 @@ QUICK = [
 
 
 def test_run_show_and_overwrite(command: Command, tmp_path: Path) -> None:
-    few = ["--base", "4", "--step", "2", "--set", "protocol.phase_sizes=[4,2]"]
+    few = ["--set", "protocol.phase_sizes=[4,2]"]
     code, out, err = command("run", *QUICK, *few, "--seeds", "0,1", "--out", "there")
     assert code == 0, err
     folder = tmp_path / "there"
@@ -237,3 +237,30 @@ def test_the_installed_command_answers() -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("phasezero: ")
+
+
+def test_a_run_is_called_what_it_is(command: Command, tmp_path: Path) -> None:
+    """A standard name follows the settings, one's own stays."""
+    _, text, _ = command("run", "lucir+cwd/glyphs/b50s10", "--dry-run")
+    (tmp_path / "c.yaml").write_text(text)
+    (tmp_path / "mine.yaml").write_text(text.replace("lucir+cwd/glyphs/b50s10", "mine"))
+    for file, options, name in (
+        ("c.yaml", ["--base", "10"], "lucir+cwd/glyphs/b10s10"),
+        ("c.yaml", ["--initial", "sdc"], "lucir+sdc/glyphs/b50s10"),
+        ("mine.yaml", ["--initial", "sdc"], "mine"),
+    ):
+        _, out, _ = command("run", "--config", str(tmp_path / file), *options, "--dry-run")
+        assert yaml.safe_load(out)["name"] == name
+
+
+def test_phase_sizes_are_enough_for_a_folder(command: Command) -> None:
+    sizes = ["--set", "protocol.phase_sizes=[2,1]"]
+    code, out, err = command("run", "--method", "lucir", "--data", "folder:photos", *sizes, "--dry-run")
+    assert code == 0, err
+    assert yaml.safe_load(out)["protocol"]["phase_sizes"] == [2, 1]
+    assert command("run", "--method", "lucir", *sizes, "--base", "2", "--dry-run")[0] == 2
+
+
+@pytest.mark.parametrize("option", ["--data", "--method"])
+def test_an_empty_name_is_not_the_default(command: Command, option: str) -> None:
+    assert command("run", option, "", "--dry-run")[0] == 2

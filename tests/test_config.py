@@ -551,3 +551,21 @@ def test_what_was_set_by_hand_stays() -> None:
     own = {"training.first.lr": 0.07}
     for start, terms in ((f"lucir/{name}", ["cwd"]), (f"lucir+cwd/{name}", [])):
         assert with_terms(preset(start).override(own), terms).training.first.lr == 0.07
+
+
+def test_yaml_that_repeats_a_key_or_holds_several(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("seed: 0\ntraining: {first: {lr: 1}}\nseed: 5\n")
+    with pytest.raises(UserError, match="seed is given twice"):
+        load_yaml(path)
+    path.write_text("training: {first: {lr: 1, epochs: 2, lr: 3}}\n")
+    with pytest.raises(UserError, match="lr is given twice"):
+        load_yaml(path)
+    path.write_text(f"{RunConfig().to_yaml()}---\n{RunConfig().to_yaml()}")
+    with pytest.raises(UserError, match="holds 2 configurations"):
+        load_yaml(path)
+
+
+def test_a_variant_must_be_one() -> None:
+    with pytest.raises(UserError, match="unknown variant of lucir 'orignal'; did you mean 'original'"):
+        preset("lucir/glyphs/b50s10").override({"method.variant": "orignal"})

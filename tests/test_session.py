@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from phasezero.config import RunConfig
+from phasezero.engine.passes import DivergenceError
 from phasezero.errors import UserError
 from phasezero.experiment import run
 from phasezero.presets import preset
-from phasezero.session import CHECKPOINT, run_all, run_folder
+from phasezero.session import CHECKPOINT, run_all, run_folder, slug
 
 SHORT = {
     "protocol.phase_sizes": [3, 1],
@@ -43,3 +44,18 @@ def test_a_network_that_the_method_cannot_use(tmp_path: Path) -> None:
 def test_an_oracle_that_is_not_there(tmp_path: Path) -> None:
     second = preset("lucir+mimic/glyphs/b50s10").override({**SHORT, "initial.0.oracle": "nowhere"})
     refused(second, tmp_path, "there is no file nowhere")
+
+
+def test_a_name_too_long_for_a_folder_is_cut_and_stays_its_own() -> None:
+    one, other = slug("x" * 300), slug("x" * 300 + "y")
+    assert len(one) < 200
+    assert one != other
+    assert slug("lucir+cwd/cifar100/b50s10") == "lucir+cwd-cifar100-b50s10"
+
+
+def test_what_showed_an_overwritten_run_goes_with_it(tmp_path: Path) -> None:
+    run_all([FIRST], out=tmp_path, parallel=1)
+    diverging = FIRST.override({"engine.loss_limit": 1e-6})
+    with pytest.raises(DivergenceError):
+        run_all([diverging], out=tmp_path, overwrite=True, parallel=1)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -84,18 +84,14 @@ def choose_configs(
     if presets and config_file:
         raise UserError("give presets or --config, not both")
     if presets or config_file:
-        if data or method:
+        if data is not None or method is not None:
             raise UserError(
                 "--data and --method build a run of their own; leave out the preset (or --config)"
             )
         configs = [load_yaml(config_file)] if config_file else [preset(name) for name in presets]
         sizes = next((config.protocol.phase_sizes for config in configs if config.protocol.phase_sizes), ())
-        sizes = assignments.get("protocol.phase_sizes", sizes)
-        if sizes and (base is not None or step is not None):
-            raise UserError(
-                f"protocol.phase_sizes is {list(sizes)}, so --base and --step would change nothing; "
-                "leave them out, or add --set protocol.phase_sizes=[]"
-            )
+        refuse_both(assignments.get("protocol.phase_sizes", sizes), base, step)
+        own_names = [config.name if config.name != standard_name(config) else "" for config in configs]
         if base is not None:
             assignments = {"protocol.base": base, **assignments}
         if step is not None:
@@ -103,15 +99,37 @@ def choose_configs(
         if initial:
             configs = [with_terms(config, terms) for config in configs]
     else:
+        sizes = assignments.get("protocol.phase_sizes", ())
+        refuse_both(sizes, base, step)
+        if sizes:  # they say all that B and S would
+            base = step = 1
         # With neither a method nor a term named: the comparison that the paper is about.
         configs = [
-            build_config(method or "lucir", data or "glyphs", initial=choice, base=base, step=step)
-            for choice in ([terms] if method or initial else [[], ["cwd"]])
+            build_config(
+                "lucir" if method is None else method,
+                "glyphs" if data is None else data,
+                initial=choice,
+                base=base,
+                step=step,
+            )
+            for choice in ([terms] if method is not None or initial else [[], ["cwd"]])
         ]
+        own_names = [""] * len(configs)
     changed = [config.override(assignments) for config in configs]
-    if "name" in assignments or (config_file and configs[0].name):
-        return changed  # a name of one's own
-    return [replace(config, name=standard_name(config)) for config in changed]
+    if "name" in assignments:
+        return changed
+    return [
+        replace(config, name=own or standard_name(config))
+        for config, own in zip(changed, own_names, strict=True)
+    ]
+
+
+def refuse_both(sizes: Sequence[int], base: int | None, step: int | None) -> None:
+    if sizes and (base is not None or step is not None):
+        raise UserError(
+            f"protocol.phase_sizes is {list(sizes)}, so --base and --step would change nothing; "
+            "leave them out, or add --set protocol.phase_sizes=[]"
+        )
 
 
 def parse_seeds(text: str | None, config: RunConfig) -> list[int]:

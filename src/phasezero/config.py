@@ -120,16 +120,29 @@ class RunConfig:
 
 def load_yaml(path: str | Path) -> RunConfig:
     try:
-        values = yaml.safe_load(Path(path).read_text())
+        values = list(yaml.load_all(Path(path).read_text(), _NoRepetition))
     except OSError as error:
         raise UserError(f"configuration {path} cannot be read: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"configuration {path} is not YAML: {error}") from None
-    if not isinstance(values, dict):
+    if len(values) > 1:
+        raise UserError(f"configuration {path} holds {len(values)} configurations; --config takes one")
+    (value,) = values or [None]
+    if not isinstance(value, dict):
         raise UserError(
-            f"configuration {path}: a mapping of sections is expected, got {type(values).__name__}"
+            f"configuration {path}: a mapping of sections is expected, got {type(value).__name__}"
         )
-    return RunConfig.from_dict(values)
+    return RunConfig.from_dict(value)
+
+
+class _NoRepetition(yaml.SafeLoader):
+    """YAML in which a key that is given twice is a mistake: PyYAML would take the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            raise yaml.constructor.ConstructorError(None, None, f"{twice} is given twice", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def parse_assignments(texts: list[str]) -> dict[str, Any]:
@@ -215,6 +228,10 @@ def _build(kind: type, values: Any, where: str) -> Any:
         if "name" not in values:
             raise UserError(f"{where}: a name is needed, one of {', '.join(registry)}")
         kind = registry[_convert(str, values["name"], f"{where}.name")].Options
+        if registry is METHODS and (variant := values.get("variant", "")):
+            known = METHODS[values["name"]].variants
+            if variant not in known:
+                raise unknown(f"variant of {values['name']}", str(variant), known)
     hints = _type_hints(kind)
     names = [entry.name for entry in dataclasses.fields(kind)]
     for key in values:

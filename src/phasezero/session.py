@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,8 @@ from phasezero.results.tables import markdown_table
 
 CHECKPOINT = "checkpoint.safetensors"
 DIVERGED = "diverged.txt"
+VIEWS = ("results.md", "curves.png", "report.html")
+LONGEST = 180  # characters of a folder's name; most file systems allow 255 bytes
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,8 @@ def run_all(
             for place in waiting
         ]
         if not resume:
+            for name in VIEWS if views else ():  # or they would show a run that is gone
+                (folder / name).unlink(missing_ok=True)
             for place in waiting:
                 remove_states(targets[place])
                 # Or an old record would stand beside the states of the new run.
@@ -158,13 +163,14 @@ def planned_images(config: RunConfig, data: ImageData) -> int:
 
 def remove_states(folder: Path) -> None:
     """What an earlier run left here, besides its record: checkpoints, and analyses made of them."""
-    for pattern in (CHECKPOINT, DIVERGED, phase_checkpoint(Path(CHECKPOINT), "*").name, analysis_name("*")):
+    of_phases = phase_checkpoint(Path(CHECKPOINT), "*").name
+    for pattern in (CHECKPOINT, DIVERGED, "config.yaml", of_phases, analysis_name("*")):
         for stale in folder.glob(pattern):
             stale.unlink()
 
 
 def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:
-    table, picture, page = folder / "results.md", folder / "curves.png", folder / "report.html"
+    table, picture, page = (folder / name for name in VIEWS)
     write_whole(table, markdown_table(records))
     draw_curves(records, picture)
     write_page(records, page, title=f"phasezero: {folder.resolve().name}")
@@ -187,8 +193,11 @@ def divergence_of(config: RunConfig, out: Path) -> str:
 
 
 def slug(name: str) -> str:
-    """A run's name as a folder's: letters, digits and +._- stay."""
-    return re.sub(r"[^A-Za-z0-9+._-]+", "-", name).strip("-.") or "run"
+    """A run's name as a folder's: letters, digits and +._- stay; one too long for a folder is cut."""
+    plain = re.sub(r"[^A-Za-z0-9+._-]+", "-", name).strip("-.") or "run"
+    if len(plain) <= LONGEST:
+        return plain
+    return f"{plain[:LONGEST]}-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:12]}"
 
 
 def refuse_clashes(targets: Sequence[Path], *, allowed: bool) -> None:

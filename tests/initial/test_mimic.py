@@ -93,3 +93,21 @@ def test_an_oracle_from_a_checkpoint(toy_config: Make, toy_data: ImageData, tmp_
 def test_alone_it_says_what_it_lacks() -> None:
     with pytest.raises(UserError, match="needs an oracle"):
         Mimic(Mimic.Options(), Phase(0, 0, 4))
+
+
+def test_an_oracle_of_something_else_is_refused(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    """The shapes of all of these fit."""
+    config = toy_config("lucir+mimic/glyphs/b50s10", protocol__phase_sizes=[2, 1])
+    others = {
+        "has not seen 3 of the run's classes": {"protocol__class_order": [7, 6, 5]},
+        "as it is here": {"network__last_relu": True},
+        "was trained on 'elsewhere'": {"protocol__data": "elsewhere"},
+    }
+    for place, (message, settings) in enumerate(others.items()):
+        path = tmp_path / str(place)
+        oracle = toy_config("lucir/glyphs/b50s10", protocol__phase_sizes=[3], **settings)
+        run(oracle, data=toy_data, checkpoint=path)
+        with pytest.raises(UserError, match=message):
+            run(config.override({"initial.0.oracle": str(path)}), data=toy_data)

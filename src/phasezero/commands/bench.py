@@ -16,6 +16,7 @@ from phasezero.benchmarks.suite import Comparison, Suite, bench_config
 from phasezero.errors import UserError, unknown
 from phasezero.nets import NETWORKS
 from phasezero.results.files import write_whole
+from phasezero.session import writable
 
 
 def bench(
@@ -36,6 +37,9 @@ def bench(
         raise unknown("network", network, NETWORKS)
     if out is not None and not out.parent.is_dir():
         raise UserError(f"--out {out}: the folder {out.parent} is not there")
+    if out is not None:
+        with writable(out.parent):  # said before minutes of measuring, not after
+            pass
     settings = {"engine.precision": precision, "engine.engine": engine, "engine.device": device}
     suite = Suite(bench_config(network, settings), images, seconds)
     console = Console()

@@ -29,7 +29,11 @@ def class_folders(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    for name in names:
+        if not name.isprintable():  # bytes that are no UTF-8, too: it must go into records and pages
+            raise UserError(f"{folder}: the folder {name!r} has a name that cannot be written; rename it")
+    return names
 
 
 def image_files(folder: Path, extensions: frozenset[str] = EXTENSIONS) -> list[Path]:

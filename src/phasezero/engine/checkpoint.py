@@ -35,6 +35,8 @@ class Checkpoint:
     """Of computing, up to here."""
     reused_phase_zero: bool
     """Whether phase 0 came out of a store: its seconds are then not among them."""
+    config: dict[str, Any]
+    """Of the run that wrote it."""
 
 
 def save_checkpoint(
@@ -92,7 +94,8 @@ def load_checkpoint(path: Path, config: RunConfig | None = None, data_hash: str 
     model = {
         name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")
     }
-    return Checkpoint(model, exemplars, facts["phases"], seconds, bool(facts.get("reused_phase_zero")))
+    reused = bool(facts.get("reused_phase_zero"))
+    return Checkpoint(model, exemplars, facts["phases"], seconds, reused, made_with)
 
 
 def _refuse_other(path: Path, made_with: dict[str, Any], config: RunConfig) -> None:

@@ -23,6 +23,7 @@ from concurrent.futures import (
     wait,
 )
 from dataclasses import dataclass
+from multiprocessing.managers import SyncManager
 from pathlib import Path
 from typing import Any
 
@@ -200,10 +201,9 @@ Crew = tuple[Executor, Any]
 @contextlib.contextmanager
 def _in_processes(workers: int) -> Iterator[Crew]:
     context = multiprocessing.get_context("spawn")  # a forked CUDA, or a forked thread pool, does not work
-    with (
-        context.Manager() as manager,
-        ProcessPoolExecutor(workers, context, initializer=_die_with_parent) as pool,
-    ):
+    manager = SyncManager(ctx=context)
+    manager.start(initializer=_die_with_parent)
+    with manager, ProcessPoolExecutor(workers, context, initializer=_die_with_parent) as pool:
         try:
             yield pool, manager.Queue()
         except BaseException:  # an interruption: what they were at goes on from its last phase

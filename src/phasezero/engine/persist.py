@@ -11,6 +11,7 @@ import torch
 
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
+from phasezero.data.stream import make_stream
 from phasezero.engine.checkpoint import load_checkpoint, save_checkpoint
 from phasezero.engine.deadline import Deadline, OutOfTimeError
 from phasezero.engine.listener import Listener, OracleEpochs
@@ -132,6 +133,7 @@ class OracleWorkshop:
             seen := saved.phases[-1]["seen_classes"]
         ) < classes - 1:  # the authors' own oracle lacked one class
             raise UserError(f"oracle {path} has seen {seen} classes, the run has {classes}")
+        self._refuse_strangers(path, RunConfig.from_dict(saved.config), seen)
         # Its head may have grown in other steps than ours; features are all that is asked of an oracle.
         prefix = "backbone."
         features = {
@@ -143,3 +145,20 @@ class OracleWorkshop:
             raise UserError(f"oracle {path} is not of the network {config.network.name!r}") from None
         trainer.model.head.grow(classes, torch.Generator())
         return trainer.model.teacher_copy()
+
+    def _refuse_strangers(self, path: str, other: RunConfig, seen: int) -> None:
+        """Shapes would fit an oracle of other classes, too, or of a network that ends in a ReLU."""
+        if other.network != self.config.network:
+            raise UserError(f"oracle {path} is not of the network {self.config.network.name!r} as it is here")
+        mine, its = self.config.protocol, other.protocol
+        if its.data != mine.data:
+            raise UserError(f"oracle {path} was trained on {its.data!r}, the run is on {mine.data!r}")
+        count = len(self.data.class_ids)
+        order, other_order = (
+            make_stream(count, one.class_order, one.base, one.step, one.phase_sizes).order
+            for one in (mine, its)
+        )
+        missing = set(order) - set(other_order[:seen])
+        if len(missing) > 1:
+            names = ", ".join(self.data.class_names[index] for index in sorted(missing)[:3])
+            raise UserError(f"oracle {path} has not seen {len(missing)} of the run's classes ({names}, ...)")

@@ -17,8 +17,10 @@ def write_whole(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)  # nobody named the temporary one
         raise
     with suppress(OSError):  # the rename itself lasts only once the folder is synced; not every system can
         folder = os.open(path.parent, os.O_RDONLY)
