@@ -59,3 +59,20 @@ def test_what_showed_an_overwritten_run_goes_with_it(tmp_path: Path) -> None:
     with pytest.raises(DivergenceError):
         run_all([diverging], out=tmp_path, overwrite=True, parallel=1)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_damaged_checkpoint(tmp_path: Path) -> None:
+    second = replace(FIRST, seed=1)
+    path = run_folder(tmp_path, second) / CHECKPOINT
+    run(second, checkpoint=path)
+    path.write_bytes(path.read_bytes()[:5000])
+    refused(second, tmp_path, "cannot be read.*remove it")
+
+
+def test_an_oracle_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "oracle").write_text("{}")
+    second = preset("lucir+mimic/glyphs/b50s10").override(
+        {**SHORT, "initial.0.oracle": str(tmp_path / "oracle")}
+    )
+    refused(second, tmp_path / "out", "no checkpoint of phasezero")
+    assert not (tmp_path / "out").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData, ImageSplit
+from phasezero.data.stream import class_order
 from phasezero.engine.checkpoint import load_checkpoint
 from phasezero.engine.deadline import Deadline, OutOfTimeError, parse_duration
 from phasezero.engine.outcome import PhaseResult
@@ -90,9 +92,21 @@ def test_other_images_are_not_gone_on_with(
     clock, config, checkpoint = Clock(), toy_config(), tmp_path / CHECKPOINT
     with pytest.raises(OutOfTimeError):
         run(config, data=toy_data, listener=clock, checkpoint=checkpoint, deadline=Deadline(999.0, clock))
-    train = ImageSplit(np.array(toy_data.train.images[1:]), toy_data.train.labels[1:])
+    images, labels = np.array(toy_data.train.images), toy_data.train.labels
+    order = class_order(config.protocol.class_order, len(toy_data.class_ids))
+    learned, to_come = (np.flatnonzero(labels == order[place])[0] for place in (0, -1))
+    for gone in (learned, to_come):  # an image less of any class gives others other numbers
+        fewer = ImageSplit(np.delete(images, gone, axis=0), np.delete(labels, gone))
+        with pytest.raises(UserError, match="of other images"):
+            run(config, data=replace(toy_data, train=fewer), checkpoint=checkpoint)
+    mended = {place: images.copy() for place in (learned, to_come)}
+    for place, changed in mended.items():
+        changed[place] = 255 - changed[place]
     with pytest.raises(UserError, match="of other images"):
-        run(config, data=replace(toy_data, train=train), checkpoint=checkpoint)
+        run(config, data=replace(toy_data, train=ImageSplit(mended[learned], labels)), checkpoint=checkpoint)
+    shutil.copy(checkpoint, tmp_path / "copy")
+    other = replace(toy_data, train=ImageSplit(mended[to_come], labels))  # a broken photo was replaced
+    assert len(run(config, data=other, checkpoint=tmp_path / "copy")["phases"]) == 3
     assert len(run(config, data=toy_data, checkpoint=checkpoint)["phases"]) == 3
 
 

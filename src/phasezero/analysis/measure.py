@@ -86,9 +86,9 @@ def _find_state(
 ) -> Checkpoint:
     kept = phase_checkpoint(folder / CHECKPOINT, phase)
     if kept.exists():
-        return load_checkpoint(kept, config, trainer.data_hash)
+        return load_checkpoint(kept, config, trainer)
     if (folder / CHECKPOINT).exists():
-        latest = load_checkpoint(folder / CHECKPOINT, config, trainer.data_hash)
+        latest = load_checkpoint(folder / CHECKPOINT, config, trainer)
         if len(latest.phases) == phase + 1:
             return latest
     if phase == 0 and store is not None:

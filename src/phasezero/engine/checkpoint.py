@@ -54,7 +54,7 @@ def save_checkpoint(
         "phases": list(phases),
         "seconds": seconds,
         "reused_phase_zero": reused_phase_zero,
-        "data": trainer.data_hash,
+        "images": trainer.images_hash(len(phases)),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -68,8 +68,10 @@ def save_checkpoint(
         raise
 
 
-def load_checkpoint(path: Path, config: RunConfig | None = None, data_hash: str = "") -> Checkpoint:
-    """The checkpoint, if it is one (and of this very configuration and data, where given); else UserError."""
+def load_checkpoint(
+    path: Path, config: RunConfig | None = None, trainer: Trainer | None = None
+) -> Checkpoint:
+    """The checkpoint, if it is one (of this configuration and this trainer's images, where given); else UserError."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -86,7 +88,8 @@ def load_checkpoint(path: Path, config: RunConfig | None = None, data_hash: str 
         made_with = with_younger_settings(facts["config"])
     except (ValueError, TypeError, LookupError):
         raise UserError(f"checkpoint {path} is damaged: its facts are not complete") from None
-    if data_hash and facts.get("data", data_hash) != data_hash:
+    known = facts.get("images")
+    if trainer is not None and known and known != trainer.images_hash(len(facts["phases"])):
         # Exemplars are kept as numbers of images: with other images they would be others.
         raise UserError(f"checkpoint {path} is of other images than those there now; choose another --out")
     if config is not None:
@@ -105,9 +108,17 @@ def _refuse_other(path: Path, made_with: dict[str, Any], config: RunConfig) -> N
 
 
 def refuse_other_run(path: Path, config: RunConfig) -> None:
-    """Raises UserError where a checkpoint is there that is of another configuration. Reads no tensor."""
-    if facts := _facts(path):
-        _refuse_other(path, with_younger_settings(facts.get("config", {})), config)
+    """Raises UserError where a checkpoint is there that is damaged or of another configuration. Reads no tensor."""
+    if path.exists():
+        refuse_damaged(path)
+        _refuse_other(path, with_younger_settings(_facts(path).get("config", {})), config)
+
+
+def refuse_damaged(path: Path) -> None:
+    if not _facts(path):
+        raise UserError(
+            f"checkpoint {path} cannot be read: no checkpoint of phasezero, or damaged; remove it"
+        )
 
 
 def finished_phases(path: Path, config: RunConfig) -> int:

@@ -63,7 +63,7 @@ def train_phases(
                 save_checkpoint(path, config, trainer, phases, seconds, reused)
 
     if checkpoint is not None and checkpoint.exists():
-        saved = load_checkpoint(checkpoint, config, trainer.data_hash)
+        saved = load_checkpoint(checkpoint, config, trainer)
         trainer.restore(len(saved.phases), saved.model, saved.exemplars)
         phases, clock, reused = list(saved.phases), clock - saved.seconds, saved.reused_phase_zero
     with contextlib.ExitStack() as claim:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -107,13 +106,18 @@ class Trainer:
         self.teacher: IncrementalModel | None = None
         self.phases_done = 0
         self.capture_seconds = 0.0
+        self._hashes: list[str] = []
 
-    @functools.cached_property
-    def data_hash(self) -> str:
-        """Of the classes in their order and all their images."""
-        ids = [self.data.class_ids[index] for index in self.stream.order]
-        splits = (self.data.train, self.data.test)
-        return class_hash([*ids, *(split.fingerprint(self.stream.order) for split in splits)])
+    def images_hash(self, phases: int) -> str:
+        """Of the classes of the first phases, in their order, and their images; those to come may still change."""
+        for phase in self.stream.phases[len(self._hashes) : phases]:
+            classes = self.stream.order[phase.old : phase.seen]
+            ids = [self.data.class_ids[index] for index in classes]
+            images = [split.fingerprint(classes) for split in (self.data.train, self.data.test)]
+            # Exemplars are kept as numbers of images: an image less elsewhere would make them others.
+            numbers = [str(own.tolist()) for own in self.train_by_class[phase.old : phase.seen]]
+            self._hashes.append(class_hash([*self._hashes[-1:], *ids, *images, *numbers]))
+        return self._hashes[phases - 1]
 
     def restore(self, phases_done: int, model: Mapping[str, Tensor], exemplars: Sequence[Tensor]) -> None:
         """Puts back what a finished phase left: `run` then goes on with the next."""
