@@ -18,7 +18,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from phasezero import run, write_record
-from phasezero.analysis.measure import analyse_run
+from phasezero.analysis.measure import analyse_model, analyse_run
 from phasezero.analysis.record import (
     Analysis,
     analysis_name,
@@ -33,9 +33,11 @@ from phasezero.analysis.record import (
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData, ImageSplit
 from phasezero.engine.persist import phase_checkpoint
+from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.nets import NETWORKS
 from phasezero.presets import preset
+from phasezero.results.record import read_record
 from phasezero.session import CHECKPOINT
 
 Make = Callable[..., RunConfig]
@@ -197,3 +199,14 @@ def test_other_images_are_refused(trained: Path, toy_data: ImageData) -> None:
     turned = replace(toy_data, train=replace(toy_data.train, images=255 - toy_data.train.images))
     with pytest.raises(UserError, match="other images"):
         analyse_run(trained, data=turned)
+
+
+def test_a_class_with_one_image_is_named(trained: Path, toy_data: ImageData) -> None:
+    record = read_record(trained)
+    trainer = Trainer(RunConfig.from_dict(record["config"]), toy_data)
+    trainer.phases_done = 1
+    trainer.method.grow(trainer.model, trainer.stream.phases[0], torch.Generator())
+    trainer.test_by_class[1] = trainer.test_by_class[1][:1]
+    name = record["data"]["class_names"][1]
+    with pytest.raises(UserError, match=f"class '{name}' has 1 test image"):
+        analyse_model(trainer, record)

@@ -121,6 +121,10 @@ def analyse_model(
             "train": _features(trainer, "train", looked_at),
             "test": _features(trainer, "test", looked_at),
         }
+    for side, found in features.items():
+        for name, one in zip(record["data"]["class_names"], found, strict=False):
+            if len(one) < 2:
+                raise UserError(f"class {name!r} has {len(one)} {side} image; a covariance needs two")
     size = features["train"][0].shape[1]
     ks = sorted({min(k, size) for k in ks})
 

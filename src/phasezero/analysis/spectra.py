@@ -44,10 +44,7 @@ def class_spectra(by_class: Sequence[Tensor]) -> ClassSpectra:
     """
     for position, features in enumerate(by_class):
         if len(features) < 2:
-            raise UserError(
-                f"class number {position} has {len(features)} image on one side (train or test); "
-                "a covariance needs two"
-            )
+            raise UserError(f"class {position} has {len(features)} image; a covariance needs two")
     counts = torch.tensor([len(features) for features in by_class])
     rows, size = int(counts.max()), by_class[0].shape[1]
     at_once = max(1, _MOST_NUMBERS // (max(rows, size) * size))

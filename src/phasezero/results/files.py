@@ -19,7 +19,7 @@ def write_whole(path: Path, text: str) -> None:
         os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error.filename == str(temporary):
             error.filename = str(path)  # nobody named the temporary one
         raise
     with suppress(OSError):  # the rename itself lasts only once the folder is synced; not every system can
