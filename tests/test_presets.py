@@ -1,0 +1,187 @@
+"""Presets: the published settings, and what goes with a phase-0 term; the schedules they are made of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from phasezero.config import (
+    Training,
+)
+from phasezero.data.catalog import DATA_SETS, split_name
+from phasezero.data.stream import class_order, cut_phases
+from phasezero.errors import UserError
+from phasezero.initial.cwd import ClassWiseDecorrelation
+from phasezero.methods.lucir import Lucir
+from phasezero.presets import PRESETS, preset, with_terms
+from phasezero.registry import Registry
+from phasezero.schedule import Schedule
+
+every_preset = pytest.mark.parametrize("name", list(PRESETS))
+
+
+@every_preset
+def test_every_preset_is_complete(name: str) -> None:
+    """It is called what it is, its data set exists, and its protocol can be cut."""
+    config = preset(name)
+    label, data, sizes = name.rsplit("/", 2)
+    assert config.name == name
+    assert config.label == label
+    assert config.protocol.data == data
+    assert sizes == f"b{config.protocol.base}s{config.protocol.step}"
+    assert config.seed == 0
+    entry = DATA_SETS[split_name(data)[0]]
+    assert config.protocol.class_order == entry.class_order
+    classes = 1000 if data == "imagenet" else 100
+    phases = cut_phases(classes, config.protocol.base, config.protocol.step)
+    assert phases[-1].seen == classes
+    assert len(class_order(config.protocol.class_order, classes)) == classes
+    assert config.protocol.selection == "herding"
+    if config.method.variant not in ("free", "total"):
+        assert config.protocol.memory == "per_class:20"
+    signed = config.method.name in ("lucir", "aanet", "podnet", "joint")
+    assert config.network.last_relu is not signed
+
+
+@pytest.mark.parametrize("data", ["cifar100", "imagenet100-cwd", "imagenet100-lucir", "imagenet100-podnet"])
+@pytest.mark.parametrize("step", [10, 5, 2])
+def test_there_is_a_preset_for_each_cell_of_the_papers_table(data: str, step: int) -> None:
+    for label in ("lucir", "lucir+cwd"):
+        assert f"{label}/{data}/b50s{step}" in PRESETS
+    assert {f"lucir+cwd/imagenet/b100s{step}" for step in (100, 50)} <= set(PRESETS)
+
+
+@pytest.mark.parametrize("step", [10, 5, 2])
+@pytest.mark.parametrize("cwd", [False, True])
+def test_cifar100(step: int, cwd: bool) -> None:
+    config = preset(f"lucir{'+cwd' if cwd else ''}/cifar100/b50s{step}")
+    assert config.network.name == "resnet18-cifar"
+    assert config.protocol.class_order == "seed1993"
+    published = Schedule(
+        epochs=160,
+        lr=0.1,
+        milestones=(80, 120),
+        decay=0.1,
+        momentum=0.9,
+        weight_decay=5e-4,
+        batch_size=128,
+    )
+    assert config.training == Training(published, published)
+    assert config.method == Lucir.Options(
+        lambda_base=5.0, margin=0.5, top_k=2, ranking_weight=1.0, imprint=False, balanced_epochs=0
+    )
+    assert [(term.name, term.weight) for term in config.initial] == ([("cwd", 0.5)] if cwd else [])
+
+
+@pytest.mark.parametrize("data", ["imagenet100-cwd", "imagenet100-lucir", "imagenet100-podnet"])
+@pytest.mark.parametrize("cwd", [False, True])
+def test_imagenet100(data: str, cwd: bool) -> None:
+    config = preset(f"lucir{'+cwd' if cwd else ''}/{data}/b50s10")
+    assert config.network.name == "resnet18"
+    common = {
+        "epochs": 90,
+        "milestones": (30, 60),
+        "decay": 0.1,
+        "momentum": 0.9,
+        "weight_decay": 1e-4,
+        "batch_size": 128,
+    }
+    assert config.training.first == Schedule(lr=0.2 if cwd else 0.1, **common)
+    assert config.training.later == Schedule(lr=0.1, **common)
+    assert config.method == Lucir.Options(
+        lambda_base=10.0, margin=0.5, top_k=2, ranking_weight=1.0, imprint=False, balanced_epochs=0
+    )
+    assert [(term.name, term.weight) for term in config.initial] == ([("cwd", 0.75)] if cwd else [])
+
+
+@pytest.mark.parametrize("cwd", [False, True])
+def test_imagenet(cwd: bool) -> None:
+    config = preset(f"lucir{'+cwd' if cwd else ''}/imagenet/b100s100")
+    published = Schedule(epochs=90, lr=0.1, milestones=(30, 60), weight_decay=1e-4, batch_size=128)
+    assert config.training == Training(published, published)
+    assert config.method == Lucir.Options(
+        lambda_base=10.0, imprint=True, balanced_epochs=20, balanced_lr=0.01, balanced_milestones=(10,)
+    )
+    assert [(term.name, term.weight) for term in config.initial] == ([("cwd", 1.5)] if cwd else [])
+
+
+def test_cwd_is_the_published_codes_on_unit_features() -> None:
+    for name in PRESETS:
+        for term in preset(name).initial if "+cwd/" in name else ():
+            assert term == ClassWiseDecorrelation.Options(
+                name="cwd", weight=term.weight, form="code", normalize=True
+            )
+
+
+@pytest.mark.parametrize(
+    ("epoch", "rate"), [(0, 0.1), (79, 0.1), (80, 0.01), (119, 0.01), (120, 0.001), (159, 0.001)]
+)
+def test_the_rate_drops_at_80_and_120(epoch: int, rate: float) -> None:
+    assert preset("lucir/cifar100/b50s10").training.later.lr_at(epoch) == pytest.approx(rate, rel=1e-12)
+
+
+def test_a_schedule_without_milestones_is_flat() -> None:
+    assert [Schedule(lr=0.3, milestones=()).lr_at(epoch) for epoch in (0, 50, 159)] == [0.3] * 3
+
+
+def test_the_cosine_rate() -> None:
+    schedule = Schedule(epochs=160, lr=0.1, shape="cosine")
+    assert schedule.lr_at(0) == pytest.approx(0.1)
+    assert schedule.lr_at(40) == pytest.approx(0.1 * (1 + math.sqrt(0.5)) / 2)
+    assert schedule.lr_at(80) == pytest.approx(0.05)
+    assert schedule.lr_at(159) == pytest.approx(0.1 * (1 + math.cos(math.pi * 159 / 160)) / 2)
+
+
+@pytest.mark.parametrize(("epoch", "rate_of"), [(0, 0), (1, 0), (2, 1), (159, 158)])
+def test_a_rate_that_lags_by_an_epoch(epoch: int, rate_of: int) -> None:
+    """PODNet's code steps its schedule late: its first two epochs share the full rate."""
+    cosine = Schedule(epochs=160, shape="cosine")
+    assert replace(cosine, shift=-1).lr_at(epoch) == cosine.lr_at(rate_of)
+    assert Schedule(shift=-1).lr_at(80) == Schedule().lr_at(79)
+    assert Schedule(shift=1).lr_at(79) == Schedule().lr_at(80)
+
+
+def test_a_stretched_schedule_keeps_its_shape() -> None:
+    assert Schedule(epochs=160, milestones=(80, 120)).stretched(20) == Schedule(
+        epochs=20, milestones=(10, 15)
+    )
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    with pytest.raises(UserError, match="did you mean 'lucir/cifar100/b50s10'"):
+        preset("lucir/cifar10/b50s10")
+
+
+def test_a_name_has_one_owner() -> None:
+    registry: Registry[int] = Registry("number")
+    assert registry.register("one")(1) == 1
+    with pytest.raises(ValueError, match="number 'one' is registered twice"):
+        registry.register("one")(2)
+    assert registry["one"] == 1
+    registry.register("another")(3)
+    assert list(registry) == ["another", "one"]
+    assert len(registry) == 2
+    assert "one" in registry
+    assert "two" not in registry
+    with pytest.raises(UserError, match="unknown number 'onw'; did you mean 'one'"):
+        registry["onw"]
+    with pytest.raises(UserError, match="unknown number 'xyz'; known: another, one"):
+        registry["xyz"]
+
+
+@pytest.mark.parametrize("data", ["imagenet100-cwd", "cifar100", "glyphs"])
+def test_what_goes_with_a_term_goes_with_the_term(data: str) -> None:
+    """ImageNet100 with CwD has a phase-0 rate of its own."""
+    plain, with_cwd = preset(f"lucir/{data}/b50s10"), preset(f"lucir+cwd/{data}/b50s10")
+    assert with_terms(with_cwd, []) == plain
+    assert with_terms(plain, ["cwd"]) == with_cwd
+    assert with_terms(with_cwd, ["cwd"]) == with_cwd
+
+
+def test_what_was_set_by_hand_stays() -> None:
+    name = "imagenet100-cwd/b50s10"
+    own = {"training.first.lr": 0.07}
+    for start, terms in ((f"lucir/{name}", ["cwd"]), (f"lucir+cwd/{name}", [])):
+        assert with_terms(preset(start).override(own), terms).training.first.lr == 0.07
