@@ -50,7 +50,7 @@ def test_b50_s10_six_phases() -> None:
     # The paper's own protocol, on which a well-known toolbox crashed: six phases, hundred classes.
     sizes = [50, 10, 10, 10, 10, 10]
     confusions = [diagonal([60 - i] * sum(sizes[: i + 1]), 100) for i in range(6)]
-    matrix = metrics.accuracy_matrix(confusions, sizes)
+    matrix = [metrics.phase_accuracies(one, sizes[: i + 1]) for i, one in enumerate(confusions)]
     assert [len(row) for row in matrix] == [1, 2, 3, 4, 5, 6]
     assert matrix[5] == [55.0] * 6
     # Phase j starts at 60 - j, ends at 55: forgets 5, 4, 3, 2, 1.
@@ -71,7 +71,8 @@ def test_uneven_phases() -> None:
 def test_one_class_a_phase() -> None:
     confusion = metrics.confusion_matrix([0, 0, 1, 1, 2, 2], [0, 0, 1, 0, 0, 1], 3)
     assert metrics.phase_accuracies(confusion, [1, 1, 1]) == [100.0, 50.0, 0.0]
-    matrix = metrics.accuracy_matrix([np.array([[4]]), np.array([[3, 1], [0, 4]]), confusion], [1, 1, 1])
+    confusions = [np.array([[4]]), np.array([[3, 1], [0, 4]]), confusion]
+    matrix = [metrics.phase_accuracies(one, [1] * len(one)) for one in confusions]
     assert matrix == [[100.0], [75.0, 100.0], [100.0, 50.0, 0.0]]
     assert metrics.forgetting_by_phase(matrix) == [0.0, 50.0]
 

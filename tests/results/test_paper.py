@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from phasezero.results.paper import published, published_cells, published_classifier, published_for
+from phasezero.results.paper import published_cells, published_classifier, published_for
 from phasezero.results.record import Record
 
 Make = Callable[..., Record]
@@ -29,7 +29,7 @@ Make = Callable[..., Record]
 def test_table_1(
     dataset: str, method: str, cwd: bool, b: int, s: int, mean: float, std: float | None
 ) -> None:
-    cell = published(dataset, method, cwd=cwd, B=b, S=s)
+    cell = published_cells().get(("table1_main", dataset, method.lower(), cwd, b, s, 20))
     assert cell is not None
     assert (cell.mean, cell.std, cell.table) == (mean, std, "table1_main")
 
@@ -41,8 +41,7 @@ def test_every_row_is_read_and_named_once() -> None:
         "table3_ablation_R": 20,
         "table4_decorrelation": 4,
     }
-    assert published("CIFAR100", "LUCIR", cwd=False, B=50, S=7) is None
-    cell = published("ImageNet100", "LUCIR", cwd=True, B=50, S=5, R=40, table="table3_ablation_R")
+    cell = published_cells()["table3_ablation_R", "ImageNet100", "lucir", True, 50, 5, 40]
     assert cell is not None
     assert cell.mean == 72.06
 

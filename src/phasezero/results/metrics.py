@@ -55,11 +55,6 @@ def phase_accuracies(confusion: Counts, phase_sizes_so_far: Sequence[int]) -> li
     return accuracies
 
 
-def accuracy_matrix(confusions: Sequence[Counts], phase_sizes: Sequence[int]) -> list[list[float]]:
-    """A[i][j]: accuracy on the classes of phase j after training phase i. Row i has i + 1 entries."""
-    return [phase_accuracies(confusion, phase_sizes[: i + 1]) for i, confusion in enumerate(confusions)]
-
-
 def average_incremental_accuracy(accuracies: Sequence[float]) -> float:
     """The paper's metric: the unweighted mean over all phases, phase 0 included (CwD sec. 4)."""
     if not accuracies:

@@ -55,20 +55,6 @@ def published_cells() -> dict[Key, PublishedCell]:
     return cells
 
 
-def published(
-    dataset: str,
-    method: str,
-    *,
-    cwd: bool,
-    B: int,  # noqa: N803 (the paper's letters: classes of phase 0, classes a phase, exemplars a class)
-    S: int,  # noqa: N803
-    R: int = 20,  # noqa: N803
-    table: str = "table1_main",
-) -> PublishedCell | None:
-    """The cell by the paper's own names ("CIFAR100", "LUCIR"); the method's case does not matter."""
-    return published_cells().get((table, dataset, method.lower(), cwd, B, S, R))
-
-
 def published_classifier(method: str) -> Classifier:
     """Which classifier the published numbers come from: the head, but nearest mean for iCaRL."""
     return "nearest_mean" if method.lower() == "icarl" else "head"
