@@ -23,6 +23,16 @@ ENVIRONMENT = Environment(
     engine="eager",
 )
 
+MINIMAL = {
+    "protocol.phase_sizes": [3, 1],
+    "protocol.memory": "per_class:2",
+    "training.first.epochs": 1,
+    "training.later.epochs": 1,
+    "training.first.batch_size": 512,
+    "training.later.batch_size": 512,
+}
+"""Settings of a run on glyphs that is over in a second."""
+
 KS = [1, 2, 5]
 
 

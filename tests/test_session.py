@@ -13,15 +13,9 @@ from phasezero.errors import UserError
 from phasezero.experiment import run
 from phasezero.presets import preset
 from phasezero.session import CHECKPOINT, run_all, run_folder, slug
+from samples import MINIMAL
 
-SHORT = {
-    "protocol.phase_sizes": [3, 1],
-    "protocol.memory": "per_class:2",
-    "training.first.epochs": 1,
-    "training.later.epochs": 1,
-    "training.first.batch_size": 512,
-}
-FIRST = preset("lucir/glyphs/b50s10").override(SHORT)
+FIRST = preset("lucir/glyphs/b50s10").override(MINIMAL)
 
 
 def refused(second: RunConfig, out: Path, message: str) -> None:
@@ -37,12 +31,12 @@ def test_a_checkpoint_of_another_configuration(tmp_path: Path) -> None:
 
 
 def test_a_network_that_the_method_cannot_use(tmp_path: Path) -> None:
-    second = preset("aanet/glyphs/b50s10").override({**SHORT, "network.name": "alexnet-3d"})
+    second = preset("aanet/glyphs/b50s10").override({**MINIMAL, "network.name": "alexnet-3d"})
     refused(second, tmp_path, "does not work with")
 
 
 def test_an_oracle_that_is_not_there(tmp_path: Path) -> None:
-    second = preset("lucir+mimic/glyphs/b50s10").override({**SHORT, "initial.0.oracle": "nowhere"})
+    second = preset("lucir+mimic/glyphs/b50s10").override({**MINIMAL, "initial.0.oracle": "nowhere"})
     refused(second, tmp_path, "there is no file nowhere")
 
 
@@ -72,7 +66,7 @@ def test_a_damaged_checkpoint(tmp_path: Path) -> None:
 def test_an_oracle_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "oracle").write_text("{}")
     second = preset("lucir+mimic/glyphs/b50s10").override(
-        {**SHORT, "initial.0.oracle": str(tmp_path / "oracle")}
+        {**MINIMAL, "initial.0.oracle": str(tmp_path / "oracle")}
     )
     refused(second, tmp_path / "out", "no checkpoint of phasezero")
     assert not (tmp_path / "out").exists()

@@ -8,14 +8,14 @@ engine from the same seeds: the accuracies in pairs, their mean difference and i
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
+
+import arguments
 
 from phasezero import run
 from phasezero.config import RunConfig, parse_assignments
@@ -47,18 +47,14 @@ def compare(rows: list[dict[str, Any]], one: str, other: str) -> dict[str, float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--root", type=Path)
+    parser = arguments.parser(__doc__)
     parser.add_argument("--engines", default="eager,compiled")
-    parser.add_argument("--seeds", default="0,1,2,3,4,5,6,7")
+    parser.add_argument("--seeds", type=arguments.numbers, default=list(range(8)))
     parser.add_argument("--set", action="append", default=[], help="key=value of every run, as YAML")
     wanted = parser.parse_args()
     settings, engines = parse_assignments(wanted.set), wanted.engines.split(",")
     data, rows = load_data("cifar100", wanted.root), []
-    for seed, engine in product(map(int, wanted.seeds.split(",")), engines):
+    for seed, engine in product(wanted.seeds, engines):
         record = run(short_run(engine, seed, settings), data=data)
         phase = record["phases"][0]
         rows.append(

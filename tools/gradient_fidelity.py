@@ -5,12 +5,11 @@
 For LUCIR+CwD on CIFAR-100 (B=50, seed 1): the gradients of the CwD term and of cross-entropy with respect to the
 network, on the same training batches, in float64 and in the precisions of tools/precision_arms.py. The network is as
 initialised, after so many epochs of training in float32, and as a stored phase 0 (`phasezero store`) left it.
-Runs on a CPU, where float16 is slow: some minutes a batch of six.
+Runs on a CPU, where float16 is slow: ten to twenty minutes for each network.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import platform
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 
+import arguments
 import torch
 from precision_arms import ARMS
 from safetensors.torch import load_file
@@ -32,11 +32,8 @@ from phasezero.results.files import write_whole
 from phasezero.seeding import generator
 
 FORMAT = "phasezero-gradients-1"
-SEED, BATCHES, SCALE = (
-    1,
-    6,
-    1024.0,
-)  # the scale keeps float16's small gradients from vanishing, as in training
+SEED, BATCHES = 1, 6
+SCALE = 1024.0  # of the losses: keeps float16's small gradients from vanishing, as in training
 PRECISIONS: dict[str, tuple[str, torch.dtype | None]] = {
     "fp64": ("resnet18-cifar", None),
     "fp32": ("resnet18-cifar", None),
@@ -110,16 +107,12 @@ def compare(exact: list[dict[str, Tensor]], other: list[dict[str, Tensor]], term
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--root", type=Path)
-    parser.add_argument("--epochs", default="0")
+    parser = arguments.parser(__doc__)
+    parser.add_argument("--epochs", type=arguments.numbers, default=[0])
     parser.add_argument("--state", type=Path, action="append", default=[])
     wanted = parser.parse_args()
     rows = []
-    for name, state in states(wanted.root, list(map(int, wanted.epochs.split(","))), wanted.state):
+    for name, state in states(wanted.root, wanted.epochs, wanted.state):
         exact = gradients(wanted.root, state, "fp64")
         for precision in ("fp32", "fp16", "bf16", "prototype"):
             other = gradients(wanted.root, state, precision)

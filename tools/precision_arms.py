@@ -10,13 +10,12 @@ trains LUCIR+CwD on CIFAR-100 (B=50, S=10) on a GPU, several runs at once:
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
+import arguments
 import torch
 from rich.console import Console
 
@@ -44,18 +43,18 @@ class RoundedResNet(ResNet):
 NETWORKS.register("resnet18-cifar-rounded")(RoundedResNet)
 
 
-all_batches = StagePass._batches
+def leave_out_tails() -> None:
+    """From now on that network is trained without the epoch's smaller last batch; phasezero has no such switch."""
+    all_batches = StagePass._batches
 
+    def full_batches(stage_pass: StagePass, rng: torch.Generator) -> Iterator[Ticket]:
+        rounded = isinstance(stage_pass.model.backbone, RoundedResNet)
+        for ticket in all_batches(stage_pass, rng):
+            if not rounded or ticket[-1].shape[-1] == stage_pass.stage.schedule.batch_size:
+                yield ticket
 
-def full_batches(stage_pass: StagePass, rng: torch.Generator) -> Iterator[Ticket]:
-    """Without the epoch's smaller last batch, for that network."""
-    rounded = isinstance(stage_pass.model.backbone, RoundedResNet)
-    for ticket in all_batches(stage_pass, rng):
-        if not rounded or ticket[-1].shape[-1] == stage_pass.stage.schedule.batch_size:
-            yield ticket
+    StagePass._batches = full_batches  # type: ignore[method-assign]
 
-
-StagePass._batches = full_batches  # type: ignore[method-assign]
 
 ARMS = {
     "bf16": {"engine.precision": "bf16"},
@@ -69,16 +68,12 @@ def arm(name: str, seed: int) -> RunConfig:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--root", type=Path)
-    parser.add_argument("--seeds", default="0,1")
+    parser = arguments.parser(__doc__)
+    parser.add_argument("--seeds", type=arguments.numbers, default=[0, 1])
     parser.add_argument("--arms", default="bf16,prototype")
     wanted = parser.parse_args()
-    seeds = map(int, wanted.seeds.split(","))
-    configs = [arm(name, seed) for name, seed in product(wanted.arms.split(","), seeds)]
+    configs = [arm(name, seed) for name, seed in product(wanted.arms.split(","), wanted.seeds)]
+    leave_out_tails()
     run_all(configs, root=wanted.root, out=wanted.out, resume=True, console=Console())
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from phasezero.config import Engine, Network, Protocol, RunConfig, Training, parse_term
+from phasezero.config import Engine, Network, Protocol, RunConfig, Training, leaves, parse_term
 from phasezero.data.catalog import DATA_SETS, split_name
 from phasezero.errors import UserError, unknown
 from phasezero.initial import TERMS, TermOptions
@@ -106,11 +106,11 @@ def with_terms(config: RunConfig, texts: Sequence[str]) -> RunConfig:
     dropped.pop("weight", None)
     if settings or dropped:
         # What goes with a term goes when the term goes; what was set by hand stays.
-        now, plain = config.to_dict(), _without_terms(config).to_dict()
+        now, plain = (dict(leaves(one.to_dict())) for one in (config, _without_terms(config)))
         settings = {
-            key: settings.get(key, _at(plain, key))
+            key: settings.get(key, plain[key])
             for key in {**dropped, **settings}
-            if _at(now, key) in (_at(plain, key), dropped.get(key, _at(plain, key)))
+            if now[key] in (plain[key], dropped.get(key, plain[key]))
         }
     config = replace(config, initial=tuple(terms)).override(settings)
     return replace(config, name=standard_name(config))
@@ -124,14 +124,8 @@ def _published_with(term: TermOptions, config: RunConfig) -> dict[str, Any]:
 
 def _without_terms(config: RunConfig) -> RunConfig:
     """The preset of the configuration's method on its data."""
-    method = "-".join(filter(None, [config.method.name, config.method.variant]))
-    return build_config(method, config.protocol.data, base=config.protocol.base, step=config.protocol.step)
-
-
-def _at(values: Any, key: str) -> Any:
-    for part in key.split("."):
-        values = values[part]
-    return values
+    method, protocol = replace(config, initial=()).label, config.protocol
+    return build_config(method, protocol.data, base=protocol.base, step=protocol.step)
 
 
 def family_of(data: str) -> str:

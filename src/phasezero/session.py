@@ -18,7 +18,7 @@ from phasezero.analysis.record import analysis_name
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
-from phasezero.engine.checkpoint import refuse_damaged, refuse_other_run
+from phasezero.engine.checkpoint import read_facts, refuse_other_run
 from phasezero.engine.deadline import Deadline
 from phasezero.engine.listener import Listener, Listeners
 from phasezero.engine.parallel import Job, run_jobs, stays_here, workers_for
@@ -103,9 +103,8 @@ def run_all(
     for place in waiting:
         if resume:
             refuse_other_run(targets[place] / CHECKPOINT, configs[place])
-        for term in configs[place].initial:
-            if term.file:
-                refuse_damaged(Path(term.file))
+        for oracle in filter(None, (term.file for term in configs[place].initial)):
+            read_facts(Path(oracle))  # refuses what is no checkpoint
     left = [configs[place] for place in waiting]
     workers = min(parallel or workers_for(left or configs), len(left) or 1)
     if not stays_here(left, workers):

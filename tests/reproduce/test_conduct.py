@@ -16,15 +16,7 @@ from phasezero.errors import UserError
 from phasezero.reproduce.conduct import Wish, reproduce
 from phasezero.reproduce.plan import Filters
 from phasezero.results.record import read_record
-
-MINIMAL = {
-    "protocol.phase_sizes": [3, 1],
-    "protocol.memory": "per_class:2",
-    "training.first.epochs": 1,
-    "training.later.epochs": 1,
-    "training.first.batch_size": 512,
-    "training.later.batch_size": 512,
-}
+from samples import MINIMAL
 
 
 @pytest.fixture

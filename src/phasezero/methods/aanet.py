@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from phasezero.data.stream import Phase
-from phasezero.methods.base import METHODS, Batch, PhaseImages, Stage, both_phases
+from phasezero.methods.base import METHODS, Method, PhaseImages, Stage, both_phases
 from phasezero.methods.lucir import Lucir
 from phasezero.nets import IncrementalModel, NetworkFactory, ResNet
 from phasezero.nets.aggregated import AggregatedResNet
@@ -31,10 +30,6 @@ def balanced_draw(images: PhaseImages) -> Tensor:
     for_each = max(1, *map(len, images.kept))
     draw = torch.randint(len(new), (for_each * len(images.new),), generator=images.generator("balanced"))
     return torch.cat([*images.kept, new[draw]])
-
-
-def cross_entropy(batch: Batch) -> Tensor:
-    return F.cross_entropy(batch.output.logits, batch.labels)
 
 
 _IMAGENET = {
@@ -102,7 +97,7 @@ class Aanet(Lucir):
                 decay=0.1,
                 batch_size=self.options.weights_batch_size,
             ),
-            cross_entropy,
+            Method.make_loss(self, phase),  # cross-entropy alone
             [weights],
             balanced_draw,
             batch_statistics=False,

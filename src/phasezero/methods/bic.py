@@ -134,7 +134,7 @@ class Bic(Method):
 
     def make_loss(self, phase: Phase) -> Loss:
         if phase.index == 0:
-            return lambda batch: F.cross_entropy(batch.output.logits, batch.labels)
+            return super().make_loss(phase)
         distil = softened_cross_entropy if self.options.distillation == "softmax" else sigmoid_distillation
         temperature = self.options.temperature
         keep = phase.old / phase.seen  # lambda

@@ -65,7 +65,7 @@ class LwF(Method):
 
     def make_loss(self, phase: Phase) -> Loss:
         if phase.index == 0:
-            return lambda batch: F.cross_entropy(batch.output.logits, batch.labels)
+            return super().make_loss(phase)
         options = self.options
 
         def loss(batch: Batch) -> Tensor:

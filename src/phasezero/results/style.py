@@ -15,6 +15,7 @@ from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 from phasezero.errors import UserError
+from phasezero.results.files import replacing
 from phasezero.results.metrics import mean_and_deviation
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -60,9 +61,12 @@ def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = ""
                 legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
             lines = textwrap.fill(caption, round(19 * figure.get_figwidth()))
             plain_text(figure.text(0.0, -0.02, "", fontsize=7, ha="left", va="top"), lines)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stamp = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix.lower())
-        figure.savefig(path, dpi=200, bbox_inches="tight", pad_inches=0.03, metadata=stamp)
+        form = path.suffix.lower().removeprefix(".")
+        stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+        with replacing(path) as temporary:
+            figure.savefig(
+                temporary, format=form, dpi=200, bbox_inches="tight", pad_inches=0.03, metadata=stamp
+            )
 
 
 def write_every_format(base: Path, make: Callable[[Path], None]) -> list[Path]:
