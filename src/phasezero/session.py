@@ -89,20 +89,9 @@ def run_all(
     data = {name: load_data(name, root) for name in {config.protocol.data for config in configs}}
     planned = [planned_images(config, data[config.protocol.data]) for config in configs]
 
-    finished = {
-        place: read_record(target)
-        for place, target in enumerate(targets)
-        if resume and (target / FILE_NAME).exists()
-    }
-    for place, record in finished.items():
-        if record["config"] != configs[place].to_dict():
-            raise UserError(
-                f"{targets[place]} holds a run of another configuration; choose another --out, or say --overwrite"
-            )
+    finished = finished_runs(configs, targets) if resume else {}
     waiting = [place for place in range(len(configs)) if place not in finished]
     for place in waiting:
-        if resume:
-            refuse_other_run(targets[place] / CHECKPOINT, configs[place])
         for oracle in filter(None, (term.file for term in configs[place].initial)):
             read_facts(Path(oracle))  # refuses what is no checkpoint
     left = [configs[place] for place in waiting]
@@ -124,12 +113,7 @@ def run_all(
             for place in waiting
         ]
         if not resume:
-            for name in VIEWS if views else ():  # or they would show a run that is gone
-                (folder / name).unlink(missing_ok=True)
-            for place in waiting:
-                remove_states(targets[place])
-                # Or an old record would stand beside the states of the new run.
-                (targets[place] / FILE_NAME).unlink(missing_ok=True)
+            make_room([folder / name for name in VIEWS] if views else [], targets)
         total = TotalProgress(progress, [planned[place] for place in waiting]) if len(jobs) > 1 else None
 
         def listen(at: int) -> Listener:
@@ -157,6 +141,21 @@ def run_all(
         return Written(folder, records, paths, missing, list(diverged.values()))
 
 
+def finished_runs(configs: Sequence[RunConfig], targets: Sequence[Path]) -> dict[int, Record]:
+    """The records that are there, by place; refuses records and checkpoints of other configurations."""
+    finished = {}
+    for place, (config, target) in enumerate(zip(configs, targets, strict=True)):
+        if (target / FILE_NAME).exists():
+            finished[place] = read_record(target)
+            if finished[place]["config"] != config.to_dict():
+                raise UserError(
+                    f"{target} holds a run of another configuration; choose another --out, or say --overwrite"
+                )
+        else:
+            refuse_other_run(target / CHECKPOINT, config)
+    return finished
+
+
 def planned_images(config: RunConfig, data: ImageData) -> int:
     """How many images a run will train on; refuses what cannot run on this data."""
     stream, *_ = check(config, data)
@@ -164,12 +163,12 @@ def planned_images(config: RunConfig, data: ImageData) -> int:
     return sum(images_by_phase(config, stream, sizes))
 
 
-def remove_states(folder: Path) -> None:
-    """What an earlier run left here, besides its record: checkpoints, and analyses made of them."""
+def make_room(views: Sequence[Path], targets: Sequence[Path]) -> None:
+    """Removes what earlier runs left where new ones begin: nothing of theirs may stand beside what is new."""
     of_phases = phase_checkpoint(Path(CHECKPOINT), "*").name
-    for pattern in (CHECKPOINT, DIVERGED, "config.yaml", of_phases, analysis_name("*")):
-        for stale in folder.glob(pattern):
-            stale.unlink()
+    patterns = (FILE_NAME, CHECKPOINT, DIVERGED, "config.yaml", of_phases, analysis_name("*"))
+    for stale in (*views, *(found for target in targets for one in patterns for found in target.glob(one))):
+        stale.unlink(missing_ok=True)
 
 
 def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:
