@@ -79,7 +79,7 @@ def test_gains_are_differences_of_means_and_growth_needs_two_steps(
     assert "(+0.90 at S=10, +3.50 at S=5, +3.00 at S=2), and it does not grow" in text
     keep(lucir(5, method="podnet"), [60.0])
     keep(lucir(5, "cwd", method="podnet"), [59.0])
-    assert verdict(section(tmp_path, GAIN)) == "Gains: does not hold; gains more: does not hold."
+    assert verdict(section(tmp_path, GAIN)) == "Gains: holds in 1 of 2 cases; gains more: does not hold."
 
 
 def test_gains_of_different_precision_are_none(keep: Callable[..., None], tmp_path: Path) -> None:
@@ -88,6 +88,10 @@ def test_gains_of_different_precision_are_none(keep: Callable[..., None], tmp_pa
     text = section(tmp_path, GAIN)
     assert "| CIFAR100 | LUCIR | 10 | bf16 | - | 0 and 1 | +0.99 |" in text
     assert verdict(text).startswith("Gains: no record yet")
+    keep(lucir(10, "cwd"), [67.0], "fp16")  # now S=10 has a gain, whatever bf16 lacks
+    text = section(tmp_path, GAIN)
+    assert "(+1.00 at S=10)" in text
+    assert "No record yet for S=5, S=2." in text
 
 
 def spectrum(

@@ -110,7 +110,8 @@ def _sentence(family: Sequence[Gain], measured: Sequence[Gain]) -> str:
         False: "it does not grow at every step to a smaller S",
         None: "whether it grows as S shrinks is not known yet",
     }[_grows(measured)]
-    left = [f"S={one.step}" for one in family if one.ours is None]
+    found = {one.step for one in measured}  # in another precision, say
+    left = [f"S={one.step}" for one in family if one.step not in found]
     missing = f" No record yet for {', '.join(left)}." if left else ""
     paper = ", ".join(f"{one.paper:+.2f}" for one in {one.step: one for one in family}.values())
     return f"{name}: the gain is {sign} ({shown}), and {growth}.{missing} The paper's: {paper}."

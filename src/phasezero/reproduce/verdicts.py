@@ -20,6 +20,8 @@ def verdict_of(found: Iterable[bool]) -> str:
     said = list(found)
     if not said:
         return NO_RECORD
+    if any(said) and not all(said):
+        return f"{HOLDS} in {sum(said)} of {len(said)} cases"
     return HOLDS if all(said) else DOES_NOT_HOLD
 
 
