@@ -21,7 +21,7 @@ from phasezero.data.images import ImageData
 from phasezero.data.loader import FULL_LIGHT
 from phasezero.data.stream import Phase
 from phasezero.engine.outcome import PhaseResult
-from phasezero.engine.passes import DivergenceError
+from phasezero.engine.passes import DivergenceError, refuse_collapse
 from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
 from phasezero.presets import build_config
@@ -170,6 +170,20 @@ def test_divergence_is_called_by_its_name(
 ) -> None:
     with pytest.raises(DivergenceError, match=r"phase 0, stage 'train', epoch \d.*learning rate"):
         run(toy_config().override(setting), data=toy_data)
+
+
+def test_a_network_that_sees_no_difference_is_called_collapsed(
+    toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trainer, "train_features", lambda trainer, indices: torch.ones(len(indices), 8))
+    with pytest.raises(DivergenceError, match="after phase 0 all images have the same features"):
+        run(toy_config(), data=toy_data)
+
+    equal = torch.ones(3, 5)
+    refuse_collapse(equal[:1], "one image tells nothing")
+    refuse_collapse(equal + 1e-2 * torch.eye(3, 5), "a small difference is one")
+    with pytest.raises(DivergenceError):
+        refuse_collapse(torch.stack([equal[0], 7 * equal[0]]), "lengths do not matter")
 
 
 def test_more_exemplars_than_images_are_refused(toy_config: Make, toy_data: ImageData) -> None:

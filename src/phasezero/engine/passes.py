@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from phasezero.data.loader import ImageSource, Ticket
 from phasezero.engine.device import COMPILATION_PAYS, Device
@@ -15,9 +16,11 @@ from phasezero.engine.step import CapturedStep, StepProgram, make_step
 from phasezero.methods.base import Loss, Stage
 from phasezero.nets import IncrementalModel
 
+COLLAPSED = 1e-3  # largest distance of unit features from their mean; near 1 in a network that has learned
+
 
 class DivergenceError(RuntimeError):
-    """Training produced a loss that is not a number, or far beyond reason."""
+    """Training produced a loss that is not a number, or far beyond reason, or a network that sees no difference."""
 
 
 class StagePass:
@@ -94,3 +97,13 @@ def refuse_divergence(loss: float, limit: float, where: str, stage: Stage) -> No
         f"training diverged: the mean loss of {where} is {loss:g}; lower the learning rate "
         f"(it is {stage.schedule.lr:g}) or a term's weight, or try --precision fp32"
     )
+
+
+def refuse_collapse(features: Tensor, where: str) -> None:
+    """Of images of different classes. Equal features have no correlation, so a heavy CwD can lead there."""
+    unit = F.normalize(features, dim=1)
+    if len(unit) > 1 and float(torch.linalg.vector_norm(unit - unit.mean(0), dim=1).max()) < COLLAPSED:
+        raise DivergenceError(
+            f"training collapsed: after {where} all images have the same features; lower the weight of the "
+            "phase-0 terms or the learning rate"
+        )

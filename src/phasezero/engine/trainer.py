@@ -20,7 +20,7 @@ from phasezero.engine.evaluate import Predictions, evaluate, exemplar_means, poo
 from phasezero.engine.lanes import DEVICE_CALM
 from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
-from phasezero.engine.passes import StagePass, refuse_divergence
+from phasezero.engine.passes import StagePass, refuse_collapse, refuse_divergence
 from phasezero.engine.workload import images_by_phase
 from phasezero.errors import UserError
 from phasezero.initial import TERMS, Workshop
@@ -164,6 +164,8 @@ class Trainer:
             clock.lap(stage.name)
 
         with DEVICE_CALM:
+            one_of_each = torch.stack([own[0] for own in images.new])
+            refuse_collapse(self.train_features(one_of_each), f"phase {phase.index}")
             self.memory.by_class = list(self.method.exemplars(images))
             clock.lap("select")
             if self.method.needs_teacher:
