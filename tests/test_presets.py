@@ -15,7 +15,7 @@ from phasezero.data.stream import class_order, cut_phases
 from phasezero.errors import UserError
 from phasezero.initial.cwd import ClassWiseDecorrelation
 from phasezero.methods.lucir import Lucir
-from phasezero.presets import PRESETS, preset, with_terms
+from phasezero.presets import PRESETS, build_config, preset, with_terms
 from phasezero.registry import Registry
 from phasezero.schedule import Schedule
 
@@ -113,6 +113,16 @@ def test_cwd_is_the_published_codes_on_unit_features() -> None:
             assert term == ClassWiseDecorrelation.Options(
                 name="cwd", weight=term.weight, form="code", normalize=True
             )
+
+
+def test_a_terms_weight_may_be_a_variants_own() -> None:
+    named = {
+        name: preset(f"{name}/cifar100/b50s10").initial[0].weight
+        for name in ("podnet+cwd", "lucir-original+cwd")
+    }
+    assert named == {"podnet+cwd": 0.5, "lucir-original+cwd": 0.5}
+    assert preset("podnet-original+cwd/cifar100/b50s10").initial[0].weight == 0.1
+    assert build_config("podnet-original", "cifar100", initial=["cwd:0.5"]).initial[0].weight == 0.5
 
 
 @pytest.mark.parametrize(

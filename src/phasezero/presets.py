@@ -119,7 +119,8 @@ def with_terms(config: RunConfig, texts: Sequence[str]) -> RunConfig:
 def _published_with(term: TermOptions, config: RunConfig) -> dict[str, Any]:
     """The term's own weight and what its authors changed besides, for this method on this data."""
     family, published = family_of(config.protocol.data), TERMS[term.name].published
-    return {**published.get(family, {}), **published.get(f"{config.method.name}/{family}", {})}
+    names = [family, f"{config.method.name}/{family}", f"{replace(config, initial=()).label}/{family}"]
+    return {key: value for name in names for key, value in published.get(name, {}).items()}
 
 
 def _without_terms(config: RunConfig) -> RunConfig:
