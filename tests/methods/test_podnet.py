@@ -246,6 +246,9 @@ def test_stages() -> None:
     assert tune.schedule.epochs == 7
     assert (tune.schedule.momentum, tune.schedule.weight_decay, tune.schedule.batch_size) == (0.8, 1e-4, 32)
     assert train.clamp_gradients == tune.clamp_gradients == 4.0
+    still = Podnet(Podnet.Options(finetune_statistics=False))
+    still.has_exemplars = True
+    assert [stage.batch_statistics for stage in still.stages(model, second, schedule)] == [True, False]
 
 
 class Watch:

@@ -91,6 +91,7 @@ class Podnet(Method):
         clamp: float = 5.0  # of each entry of each gradient (the code)
         finetune_epochs: int = 20  # the code
         finetune_lr: float = 0.05
+        finetune_statistics: bool = True  # the code: BatchNorm's go on moving, though the network stays
 
     # options/podnet/podnet_cnn_*.yaml. The cosine is stepped late: epochs 0 and 1 both run at the full rate.
     published = {
@@ -127,10 +128,10 @@ class Podnet(Method):
         train = Stage("train", schedule, loss, trainable(model), clamp_gradients=clamp)
         if not (phase.index and options.finetune_epochs):
             return [train]
-        epochs, lr = options.finetune_epochs, options.finetune_lr
+        epochs, lr, moving = options.finetune_epochs, options.finetune_lr, options.finetune_statistics
         constant = replace(schedule, epochs=epochs, lr=lr, shape="step", milestones=())
-        proxies = list(model.head.blocks)  # old and new ones; eta and the network stay, not so BatchNorm
-        tune = Stage("finetune", constant, loss, proxies, balanced_exemplars, clamp_gradients=clamp)
+        proxies = list(model.head.blocks)  # old and new ones; eta and the network's weights stay
+        tune = Stage("finetune", constant, loss, proxies, balanced_exemplars, moving, clamp_gradients=clamp)
         return [train, tune]
 
     def loss_with(self, scale: Tensor, phase: Phase) -> Loss:
