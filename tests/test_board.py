@@ -54,6 +54,17 @@ def test_runs_side_by_side_are_written(tmp_path: Path) -> None:
         check(tmp_path / "board" / "lucir-glyphs-b50s10" / f"seed{record['seed']}", record)
 
 
+def test_a_phase_0_out_of_the_store_is_written_too(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    config, store = preset("lucir/glyphs/b50s10").override(SETTINGS), tmp_path / "store"
+    run_all([config], out=tmp_path / "first", store=store)
+    (record,) = run_all(
+        [config], out=tmp_path / "second", store=store, watch=boards(tmp_path / "board")
+    ).records
+    assert record["timing"]["reused_phase_zero"]
+    check(tmp_path / "board" / "lucir-glyphs-b50s10" / "seed0", record)
+
+
 def test_without_tensorboard_nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(UserError, match=r"phasezero\[tensorboard\]"):

@@ -12,6 +12,7 @@ from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
 from phasezero.engine.outcome import PhaseResult
 from phasezero.errors import UserError
+from phasezero.results.record import PhaseRecord
 from phasezero.session import slug
 
 
@@ -37,6 +38,15 @@ class Board:
         self.writer, self.phases = writer, 0
         self.first_epochs = config.training.first.epochs
         writer.add_text("configuration", f"```yaml\n{config.to_yaml()}```")
+
+    def reused(self, phase: PhaseRecord) -> None:
+        for stage, losses in phase["loss"].items():
+            for epoch, loss in enumerate(losses):
+                self.writer.add_scalar(f"loss/{stage}", loss, epoch)
+        for classifier, accuracy in phase["accuracy"].items():
+            if accuracy is not None:
+                self.writer.add_scalar(f"accuracy/{classifier}", accuracy, phase["seen_classes"])
+        self.writer.flush()
 
     def started(self, phases: int, total_images: int) -> None:
         self.phases = phases

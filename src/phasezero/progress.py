@@ -24,6 +24,7 @@ from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
 from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
+from phasezero.results.record import PhaseRecord
 
 SPEED_SECONDS = 3600
 """Of the past, from which time left is foretold. Two epochs must fit in; rich's own 30 s hold not one of ImageNet."""
@@ -106,6 +107,9 @@ class _Share:
     def __init__(self, whole: TotalProgress, place: int) -> None:
         self.whole, self.place, self.phases = whole, place, 0
 
+    def reused(self, phase: PhaseRecord) -> None:
+        pass
+
     def started(self, phases: int, total_images: int) -> None:
         self.phases = phases
         self.whole.planned[self.place] = total_images  # less than planned: a shared phase 0, a checkpoint
@@ -134,6 +138,9 @@ class RunProgress:
         self.title = f"[{place + 1}/{runs}] {config.name} seed {config.seed}"
         self.task = progress.add_task(self.title, total=None, now="", loss="")
 
+    def reused(self, phase: PhaseRecord) -> None:
+        self._line(0, phase["seen_classes"], phase["accuracy"]["head"], "from the store")
+
     def started(self, phases: int, total_images: int) -> None:
         self.phases = phases
         self.progress.update(self.task, total=total_images)
@@ -144,10 +151,10 @@ class RunProgress:
 
     def phase(self, result: PhaseResult) -> None:
         accuracy = 100 * float((result.predictions.truth == result.predictions.head).mean())
-        line = (
-            f"{self.title}: phase {result.phase.index}, {result.phase.seen} classes, "
-            f"accuracy {accuracy:.2f} % ({result.seconds['total']:.1f} s)"
-        )
         if result.phase.index == self.phases - 1:
             self.progress.update(self.task, now="done", loss="", visible=self.stays)
+        self._line(result.phase.index, result.phase.seen, accuracy, f"{result.seconds['total']:.1f} s")
+
+    def _line(self, phase: int, classes: int, accuracy: float, how: str) -> None:
+        line = f"{self.title}: phase {phase}, {classes} classes, accuracy {accuracy:.2f} % ({how})"
         self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)

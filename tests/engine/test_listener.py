@@ -16,11 +16,15 @@ from phasezero.engine.outcome import PhaseResult
 from phasezero.experiment import run
 from phasezero.methods import METHODS
 from phasezero.progress import RunProgress, TotalProgress, make_progress
+from phasezero.results.record import PhaseRecord
 
 
 class Notes:
     def __init__(self) -> None:
         self.heard: list[tuple[object, ...]] = []
+
+    def reused(self, phase: PhaseRecord) -> None:
+        self.heard.append(("reused", phase["seen_classes"], phase["accuracy"]["head"]))
 
     def started(self, phases: int, total_images: int) -> None:
         self.heard.append(("started", phases, total_images))
@@ -37,6 +41,20 @@ def test_two_listeners_hear_the_same(toy_data: ImageData, toy_config: Callable[.
     run(toy_config(), data=toy_data, listener=Listeners([one, other]))
     assert one.heard == other.heard
     assert [note[1:] for note in one.heard if note[0] == "phase"] == [(0, 4), (1, 6), (2, 8)]
+
+
+def test_a_phase_0_out_of_the_store_is_told_of(
+    toy_data: ImageData, toy_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    first = run(toy_config(), data=toy_data, store=tmp_path)
+    notes, console = Notes(), Console(record=True, width=120)
+    bar = RunProgress(make_progress(console), toy_config(), 0, 1)
+    run(toy_config(), data=toy_data, listener=Listeners([notes, bar]), store=tmp_path)
+    accuracy = first["phases"][0]["accuracy"]["head"]
+    assert notes.heard[0] == ("reused", 4, accuracy)
+    assert notes.heard[1][0] == "started"
+    assert [note[1:] for note in notes.heard if note[0] == "phase"] == [(1, 6), (2, 8)]
+    assert f"phase 0, 4 classes, accuracy {accuracy:.2f} % (from the store)" in console.export_text()
 
 
 def test_the_images_heard_of_are_those_announced(

@@ -166,6 +166,8 @@ def test_a_run_that_goes_on_remembers_where_its_phase_0_came_from(
     toy_config: Make, toy_data: ImageData, tmp_path: Path
 ) -> None:
     class StopAfterPhase1:
+        def reused(self, phase: object) -> None: ...
+
         def started(self, phases: int, total_images: int) -> None: ...
 
         def epoch(self, phase: Phase, *facts: object) -> None:

@@ -7,9 +7,13 @@ from typing import Protocol
 
 from phasezero.data.stream import Phase
 from phasezero.engine.outcome import PhaseResult
+from phasezero.results.record import PhaseRecord
 
 
 class Listener(Protocol):
+    def reused(self, phase: PhaseRecord) -> None:
+        """Phase 0 was found in a store, with this record; then the run begins with the next."""
+
     def started(self, phases: int, total_images: int) -> None:
         """The run begins: so many phases, so many images to train on in all, epochs counted."""
 
@@ -25,6 +29,10 @@ class Listeners:
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self.listeners = listeners
+
+    def reused(self, phase: PhaseRecord) -> None:
+        for one in self.listeners:
+            one.reused(phase)
 
     def started(self, phases: int, total_images: int) -> None:
         for one in self.listeners:
@@ -48,6 +56,9 @@ class OracleEpochs:
 
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
+
+    def reused(self, phase: PhaseRecord) -> None:
+        pass
 
     def started(self, phases: int, total_images: int) -> None:
         pass

@@ -39,7 +39,7 @@ from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.passes import DivergenceError
 from phasezero.experiment import run
-from phasezero.results.record import Record
+from phasezero.results.record import PhaseRecord, Record
 
 # Three runs on streams of one process come to a third more images/s than one after the other, 5% ahead of three
 # processes under MPS; two come to most of it, and beyond three the card is at its power limit (docs/speed.md).
@@ -274,6 +274,9 @@ class _Messenger:
 
     def __init__(self, place: int, news: Any) -> None:
         self.place, self.news = place, news
+
+    def reused(self, phase: PhaseRecord) -> None:
+        self.news.put((self.place, "reused", (phase,)))
 
     def started(self, phases: int, total_images: int) -> None:
         self.news.put((self.place, "started", (phases, total_images)))

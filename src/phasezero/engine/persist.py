@@ -76,6 +76,8 @@ def train_phases(
                 claim.close()
                 trainer.restore(1, found.model, found.exemplars)
                 phases, reused = list(found.phases), True
+                if trainer.listener:
+                    trainer.listener.reused(phases[0])
                 keep(0.0)
         for result in trainer.run():
             phases.append(result.to_record(trainer.stream.sizes[: result.phase.index + 1]))
