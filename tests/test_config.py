@@ -134,6 +134,10 @@ def test_a_record_that_is_too_old_to_name_a_setting_has_its_first_value() -> Non
     older = copy.deepcopy(with_terms)
     del older["initial"][0]["grouping"]
     assert with_younger_settings(older) == with_terms != older
+    podnet = build_config("podnet").to_dict()
+    oldest = copy.deepcopy(podnet)
+    del oldest["method"]["finetune_statistics"]
+    assert with_younger_settings(oldest) == podnet != oldest
     resident = RunConfig().override({"engine.photos": "resident"}).to_dict()
     assert with_younger_settings(resident) == resident
 

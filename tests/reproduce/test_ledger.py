@@ -137,3 +137,13 @@ def test_the_committed_results_are_those_of_the_committed_records() -> None:
     if not committed.exists():
         pytest.skip("no RESULTS.md beside these tests")
     assert committed.read_text(encoding="utf-8") == write_results(ROOT / "results", ROOT)
+
+
+def test_the_committed_records_name_every_setting_of_today() -> None:
+    """Else a record and its run made anew would be two (results/record.py: YOUNGER_SETTINGS)."""
+    if not (ROOT / "results").is_dir():
+        pytest.skip("no results beside these tests")
+    records, _ = read_results(ROOT / "results")
+    assert records
+    for path, record in records:
+        assert RunConfig.from_dict(record["config"]).to_dict() == record["config"], path

@@ -278,8 +278,11 @@ def write_record(path: str | Path, record: Record) -> None:
 
 
 YOUNGER_SETTINGS: dict[str, dict[str, Any]] = {"engine": {"photos": "auto"}}
-YOUNGER_TERM_SETTINGS: dict[str, dict[str, Any]] = {"sdc": {"grouping": "neighbours"}}
-"""Settings that came after the first records, which were made with these values."""
+YOUNGER_OPTIONS: dict[str, dict[str, Any]] = {
+    "sdc": {"grouping": "neighbours"},
+    "podnet": {"finetune_statistics": True},
+}
+"""Settings, and options of methods and terms, that came after the first records, which had these values."""
 
 
 def with_younger_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,11 +290,15 @@ def with_younger_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     sections: dict[str, Any] = {
         name: settings | config[name] for name, settings in YOUNGER_SETTINGS.items() if name in config
     }
+    if "method" in config:
+        sections["method"] = _with_younger_options(config["method"])
     if "initial" in config:
-        sections["initial"] = [
-            YOUNGER_TERM_SETTINGS.get(term["name"], {}) | term for term in config["initial"]
-        ]
+        sections["initial"] = [_with_younger_options(term) for term in config["initial"]]
     return {**config, **sections}
+
+
+def _with_younger_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {**YOUNGER_OPTIONS.get(options["name"], {}), **options}
 
 
 def read_record(path_or_folder: str | Path) -> Record:
