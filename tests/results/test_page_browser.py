@@ -235,6 +235,7 @@ def test_only_the_methods_own_classifiers_set_runs_apart(visit: Open) -> None:
 
 def test_a_warning_that_is_gone_has_no_link(visit_other: Open, make_record: Callable[..., Record]) -> None:
     page = visit_other([make_record(nearest_mean=True), make_record(method="icarl", nearest_mean=True)])
+    assert page.locator(".switch label").all_inner_texts() == ["lucir", "icarl"]  # one end for both
     link = page.locator("#sections a[href='#warnings']")
     assert (link.count(), page.locator("#warnings").is_visible()) == (1, True)
     page.select_option("#classifier", "head")

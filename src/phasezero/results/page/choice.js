@@ -27,18 +27,24 @@ const differing = (members) =>
     (what) => matters(what) && distinct(members.map((group) => group.conditions[what])).length > 1,
   );
 
+function sharedEnding(members) {
+  const tail = members[0]?.label.match(/\/.*$/)?.[0] ?? "";
+  const shared = members.length > 1 && members.every(({ label }) => label.endsWith(tail) && label !== tail);
+  return shared ? tail : "";
+}
+
 // Groups that may be compared with each other, under what sets them apart from the others.
 function comparableSets() {
   const apart = differing(groups);
   const setName = (group) => apart.map((what) => group.conditions[what]).join(" · ");
   const alike = (name) => groups.filter((group) => setName(group) === name);
   const found = distinct(groups.map(setName)).map((name) => [name, alike(name)]);
-  // Within such a set the names often end alike ("/cifar100/b50s10"), which its heading says already.
+  // Within such a set, or in all, the names often end alike ("/cifar100/b50s10"), which headings say already.
+  const everywhere = sharedEnding(groups);
   for (const [, members] of found) {
-    const tail = members[0].label.match(/\/.*$/)?.[0] ?? "";
-    const shared = members.length > 1 && tail && members.every(({ label }) => label.endsWith(tail) && label !== tail);
+    const ending = sharedEnding(members) || everywhere;
     members.forEach((group) => {
-      group.short = shared ? group.label.slice(0, -tail.length) : group.label;
+      group.short = ending ? group.label.slice(0, -ending.length) : group.label;
     });
   }
   return found;
