@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
@@ -43,10 +41,7 @@ class Board:
         for stage, losses in phase["loss"].items():
             for epoch, loss in enumerate(losses):
                 self.writer.add_scalar(f"loss/{stage}", loss, epoch)
-        for classifier, accuracy in phase["accuracy"].items():
-            if accuracy is not None:
-                self.writer.add_scalar(f"accuracy/{classifier}", accuracy, phase["seen_classes"])
-        self.writer.flush()
+        self._write_accuracies(phase["accuracy"], phase["seen_classes"])
 
     def started(self, phases: int, total_images: int) -> None:
         self.phases = phases
@@ -59,12 +54,12 @@ class Board:
         self.writer.add_scalar(f"loss/{stage}", loss, before + epoch)
 
     def phase(self, result: PhaseResult) -> None:
-        answers = result.predictions
-        for name in ("head", "nearest_mean", "uncorrected"):
-            predicted = getattr(answers, name)
-            if predicted is not None:
-                accuracy = 100 * float(np.mean(answers.truth == predicted))
-                self.writer.add_scalar(f"accuracy/{name}", accuracy, result.phase.seen)
-        self.writer.flush()  # a finished phase can be looked at, whatever happens to the run
+        self._write_accuracies(result.accuracies, result.phase.seen)
         if result.phase.index == self.phases - 1:
             self.writer.close()
+
+    def _write_accuracies(self, accuracies: Mapping[str, Any], seen: int) -> None:
+        for classifier, accuracy in accuracies.items():
+            if accuracy is not None:
+                self.writer.add_scalar(f"accuracy/{classifier}", accuracy, seen)
+        self.writer.flush()  # a finished phase can be looked at, whatever happens to the run

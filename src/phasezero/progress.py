@@ -150,10 +150,10 @@ class RunProgress:
         self.progress.update(self.task, advance=images, now=now, loss=f"loss {loss:.3f}")
 
     def phase(self, result: PhaseResult) -> None:
-        accuracy = 100 * float((result.predictions.truth == result.predictions.head).mean())
         if result.phase.index == self.phases - 1:
             self.progress.update(self.task, now="done", loss="", visible=self.stays)
-        self._line(result.phase.index, result.phase.seen, accuracy, f"{result.seconds['total']:.1f} s")
+        seconds = f"{result.seconds['total']:.1f} s"
+        self._line(result.phase.index, result.phase.seen, result.accuracies["head"], seconds)
 
     def _line(self, phase: int, classes: int, accuracy: float, how: str) -> None:
         line = f"{self.title}: phase {phase}, {classes} classes, accuracy {accuracy:.2f} % ({how})"

@@ -24,6 +24,16 @@ class PhaseResult:
     seconds: dict[str, float]
     gpu: Gpu | None = None
 
+    @property
+    def accuracies(self) -> dict[str, float]:
+        """On those images, in percent, of each classifier that there is."""
+        truth, answers = self.predictions.truth, self.predictions._asdict()
+        return {
+            name: 100 * float((truth == predicted).mean())
+            for name, predicted in answers.items()
+            if name != "truth" and predicted is not None
+        }
+
     def to_record(self, phase_sizes: Sequence[int]) -> PhaseRecord:
         """`phase_sizes`: of all phases up to this one."""
         answers = self.predictions
