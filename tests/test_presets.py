@@ -179,6 +179,8 @@ def test_a_name_has_one_owner() -> None:
         registry["onw"]
     with pytest.raises(UserError, match="unknown number 'xyz'; known: another, one"):
         registry["xyz"]
+    with pytest.raises(UserError, match=rf"unknown preset 'xyz'; `phasezero list` names the {len(PRESETS)} "):
+        preset("xyz")
 
 
 @pytest.mark.parametrize("data", ["imagenet100-cwd", "cifar100", "glyphs"])

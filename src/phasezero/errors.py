@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST_NAMED = 50  # in a message
+
 
 class UserError(ValueError):
     """Bad input: says what was wrong, where, and what to do."""
@@ -17,6 +19,10 @@ class UserError(ValueError):
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     """The error for a name nobody knows, with the nearest one that somebody does."""
     choices = sorted(known)
-    nearest = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(choices) or 'none'}"
+    if nearest := difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5):
+        hint = f"did you mean {nearest[0]!r}?"
+    elif len(choices) > MOST_NAMED:  # presets
+        hint = f"`phasezero list` names the {len(choices)} there are"
+    else:
+        hint = f"known: {', '.join(choices) or 'none'}"
     return UserError(f"unknown {kind} {str(name)!r}; {hint}")
