@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import datetime
-import platform
 import time
 from pathlib import Path
 
-import numpy as np
-import torch
-
 from phasezero._start import STARTED
-from phasezero._version import __version__
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
-from phasezero.data.sources import Photos
 from phasezero.engine.deadline import Deadline
-from phasezero.engine.device import Device
+from phasezero.engine.device import environment
 from phasezero.engine.listener import Listener
 from phasezero.engine.persist import OracleWorkshop, train_phases
 from phasezero.engine.store import PhaseZeroStore
 from phasezero.engine.trainer import Trainer
 from phasezero.results.record import (
-    Environment,
     Record,
     Timing,
     data_record,
@@ -81,22 +74,3 @@ def run(
         ),
         environment=environment(trainer.device, trainer.photos),
     )
-
-
-def environment(device: Device, photos: Photos | None = None) -> Environment:
-    on_gpu = device.torch.type == "cuda"
-    found = Environment(
-        phasezero=__version__,
-        python=platform.python_version(),
-        torch=torch.__version__,
-        numpy=np.__version__,
-        cuda=torch.version.cuda if on_gpu else None,
-        cudnn=str(torch.backends.cudnn.version()) if on_gpu else None,
-        platform=platform.platform(),
-        device=device.torch.type,
-        device_name=device.description,
-        threads=device.threads,
-        precision=device.precision,
-        engine=device.engine,
-    )
-    return found if photos is None else {**found, "photos": photos}

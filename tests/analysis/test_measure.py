@@ -174,6 +174,21 @@ def test_where_a_models_state_is_found(
     assert analyse_run(folder, data=toy_data)["train"] == stored["train"]
 
 
+def test_a_stored_phase_0_is_found_on_another_machine(
+    toy_data: ImageData, toy_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, store = tmp_path / "run", tmp_path / "store"
+    with monkeypatch.context() as there:
+        there.setattr("phasezero.engine.device.processor_name", lambda: "a processor elsewhere")
+        there.setattr(torch, "__version__", "2.11.7")
+        record = run(
+            toy_config("lucir/glyphs/b50s10"), data=toy_data, checkpoint=folder / CHECKPOINT, store=store
+        )
+    write_record(folder / "record.json", record)
+    assert record["environment"]["device_name"] == "a processor elsewhere"
+    assert analyse_run(folder, phase=0, data=toy_data, store=store)["seen_classes"] == 4
+
+
 def without_place(analysis: Analysis) -> dict[str, Any]:
     return {key: value for key, value in analysis.items() if key != "environment"}
 

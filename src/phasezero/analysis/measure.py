@@ -27,13 +27,13 @@ from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
 from phasezero.engine.checkpoint import Checkpoint, load_checkpoint
+from phasezero.engine.device import environment
 from phasezero.engine.evaluate import pooled_features
 from phasezero.engine.persist import phase_checkpoint
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
-from phasezero.experiment import environment
-from phasezero.results.record import Record, read_record
+from phasezero.results.record import Environment, Record, read_record
 from phasezero.session import CHECKPOINT
 
 # Every k where alpha_k bends, fewer where it is nearly straight; a table shows some of them.
@@ -71,7 +71,7 @@ def analyse_run(
     trainer = Trainer(replace(config, engine=exact), data)
     if [str(data.class_ids[index]) for index in trainer.stream.order] != record["data"]["class_ids"]:
         raise UserError(f"{folder}: data {data.name!r} has other classes now than when the run was made")
-    saved = _find_state(folder, config, phase, trainer, Path(store) if store else None)
+    saved = _find_state(folder, config, phase, trainer, Path(store) if store else None, record["environment"])
     try:
         trainer.restore(phase + 1, saved.model, saved.exemplars)
     except RuntimeError:  # torch's, with a page of keys
@@ -82,7 +82,7 @@ def analyse_run(
 
 
 def _find_state(
-    folder: Path, config: RunConfig, phase: int, trainer: Trainer, store: Path | None
+    folder: Path, config: RunConfig, phase: int, trainer: Trainer, store: Path | None, made_in: Environment
 ) -> Checkpoint:
     kept = phase_checkpoint(folder / CHECKPOINT, phase)
     if kept.exists():
@@ -92,9 +92,7 @@ def _find_state(
         if len(latest.phases) == phase + 1:
             return latest
     if phase == 0 and store is not None:
-        # The key names the device and precision that phase 0 was trained with.
-        key = phase_zero_key(config, trainer.data, Trainer(config, trainer.data))
-        found = PhaseZeroStore(store).find(key)
+        found = PhaseZeroStore(store).find(phase_zero_key(config, trainer.data, trainer, made_in))
         if found is not None:
             return found
     raise UserError(

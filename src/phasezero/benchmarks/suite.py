@@ -16,11 +16,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from phasezero.benchmarks import published
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData, ImageSplit, Preparation
-from phasezero.engine.device import Device
+from phasezero.engine.device import Device, environment
 from phasezero.engine.lanes import enter_lane
 from phasezero.engine.passes import StagePass
 from phasezero.engine.trainer import Trainer
-from phasezero.experiment import environment
 from phasezero.initial.cwd import class_wise_decorrelation
 from phasezero.memory import herd
 from phasezero.nets import NETWORKS

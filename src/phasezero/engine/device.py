@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch.utils._triton import has_triton
 
+from phasezero._version import __version__
 from phasezero.bounds import refuse_outside
 from phasezero.config import Engine
+from phasezero.data.sources import Photos
 from phasezero.errors import UserError
 from phasezero.nets import IncrementalModel
+from phasezero.results.record import Environment
 
 COMPILATION_PAYS = 20_000
 """Steps of one shape after which compiling has paid: it takes 5 to 30 s and spares a few tenths of a millisecond."""
@@ -103,6 +107,26 @@ class Device:
                 _SETTINGS.users -= 1
                 if not _SETTINGS.users and _SETTINGS.before is not None:
                     _set_switches(_SETTINGS.before)
+
+
+def environment(device: Device, photos: Photos | None = None) -> Environment:
+    """What a record says of the machine and the versions that computed it."""
+    on_gpu = device.torch.type == "cuda"
+    found = Environment(
+        phasezero=__version__,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        numpy=np.__version__,
+        cuda=torch.version.cuda if on_gpu else None,
+        cudnn=str(torch.backends.cudnn.version()) if on_gpu else None,
+        platform=platform.platform(),
+        device=device.torch.type,
+        device_name=device.description,
+        threads=device.threads,
+        precision=device.precision,
+        engine=device.engine,
+    )
+    return found if photos is None else {**found, "photos": photos}
 
 
 class Switches(NamedTuple):

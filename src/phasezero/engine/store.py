@@ -16,41 +16,46 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 try:
     import fcntl
 except ImportError:
     fcntl = None  # type: ignore[assignment]
 
-from phasezero._version import __version__
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from phasezero.engine.device import environment
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.initial import TERMS
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
 from phasezero.results.files import write_whole
-from phasezero.results.record import PhaseRecord
+from phasezero.results.record import Environment, PhaseRecord
 
 
-def phase_zero_key(config: RunConfig, data: ImageData, trainer: Trainer) -> str:
-    """A hash over everything that a finished phase 0 depends on, and nothing that only later phases see."""
-    first, device = trainer.stream.order[: trainer.stream.phases[0].seen], trainer.device
+def phase_zero_key(
+    config: RunConfig, data: ImageData, trainer: Trainer, made_in: Environment | None = None
+) -> str:
+    """A hash over everything that a finished phase 0 depends on, and nothing that only later phases see.
+
+    That includes versions and device: the trainer's, or those a record says it was `made_in`.
+    """
+    first = trainer.stream.order[: trainer.stream.phases[0].seen]
+    made_in = made_in or environment(trainer.device, trainer.photos)
+    photos = made_in.get("photos")
     inputs = {
-        "phasezero": __version__,
-        "torch": torch.__version__,
+        "phasezero": made_in["phasezero"],
+        "torch": made_in["torch"],
         "data": data.name,
         "classes": [data.class_ids[index] for index in first],
         "images": [split.fingerprint(first) for split in (data.train, data.test)],
         "preparation": asdict(data.preparation),
-        "device": [device.description, device.precision, device.engine],
+        "device": [made_in["device_name"], made_in["precision"], made_in["engine"]],
         # How sums are rounded goes by thread.
-        **({"threads": device.threads} if device.torch.type == "cpu" else {}),
+        **({"threads": made_in["threads"]} if made_in["device"] == "cpu" else {}),
         # Views sampled on the device differ slightly from those of files, whose keys stay as they were.
-        **({"photos": trainer.photos} if trainer.photos == "resident" else {}),
+        **({"photos": photos} if photos == "resident" else {}),
         **phase_zero_settings(config, len(first)),
         **_looked_ahead(config, data, trainer.stream.order),
     }
