@@ -359,3 +359,28 @@ def test_memory_grows_by_class_weights_and_exemplars_alone(method: str, toy_data
     assert max(growth) <= 2 * a_class + 4096, (
         growth
     )  # the model's and the teacher's; a few indices and counts
+
+
+def test_a_terms_coefficient_is_no_part_of_compiled_code(
+    toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else every eta of a curve would be compiled anew."""
+    plain, traced = StepProgram.judge, list[str]()
+
+    def keep(graph: torch.fx.GraphModule, inputs: object) -> Callable[..., Any]:
+        traced.append(graph.code)
+        return graph.forward
+
+    def judge(self: StepProgram, *given: Any) -> torch.Tensor:
+        torch._dynamo.reset()
+        traced.clear()
+        return torch.compile(plain, backend=keep, fullgraph=True, dynamic=False)(self, *given)
+
+    monkeypatch.setattr(StepProgram, "judge", judge)
+    codes = []
+    for eta in (0.25, 0.75):
+        config = toy_config(initial=[{"name": "cwd", "weight": eta}], training__first__epochs=1)
+        run(replace(config, protocol=replace(config.protocol, phase_sizes=(4,))), data=toy_data)
+        codes.append(traced[0])
+    assert "0.25" not in codes[0]
+    assert codes[0] == codes[1]

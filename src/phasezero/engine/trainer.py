@@ -223,9 +223,12 @@ class Trainer:
         if phase.index:
             return loss
         terms = [TERMS[options.name](options, phase, self.workshop) for options in self.config.initial]
+        # As tensors: a number would be part of the compiled code, and each coefficient would compile anew.
+        weights = [torch.tensor(term.options.weight, dtype=torch.float64) for term in terms]
+        weighted = [(weight.to(self.device.torch), term) for weight, term in zip(weights, terms, strict=True)]
 
         def total(batch: Batch) -> Tensor:
-            return loss(batch) + sum(term.options.weight * term(batch) for term in terms)
+            return loss(batch) + sum(weight * term(batch) for weight, term in weighted)
 
         return total if terms else loss
 
