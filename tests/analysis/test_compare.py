@@ -84,6 +84,21 @@ def test_larger_eta_goes_step_by_step_within_one_protocol(make_analysis: Make) -
     assert "training.first.lr" in finding_caption(found)
 
 
+def test_neighbours_go_by_seed(make_analysis: Make) -> None:
+    """Seed 0 has an eta between, seed 1 does not: its models are compared all the same, and with both seeds."""
+    made = [
+        make_analysis([0.5], eta=eta, seed=seed)
+        for eta, seed in ((0, 0), (0, 1), (0.3, 0), (0.5, 0), (0.5, 1))
+    ]
+    found = [one for one in compare(made) if one.claim == "larger eta" and one.k == 1]
+    etas = [tuple(model.partition("cwd:")[2].rstrip(")") for model in one.models) for one in found]
+    assert etas == [("", "0.3"), ("", "0.5"), ("0.3", "0.5")]
+    assert [one.seeds for one in found] == [(0,), (0, 1), (0,)]
+    # With eta 0.3 of seed 0 and 0.5 of seed 1 alone, each goes with eta 0, and nobody complains.
+    found = [one for one in compare([*made[:3], made[4]]) if one.claim == "larger eta" and one.k == 1]
+    assert [one.seeds for one in found] == [(0,), (1,)]
+
+
 def test_forms_of_cwd_are_not_ranked_against_each_other(make_analysis: Make) -> None:
     code = make_analysis([0.6], eta=0.5)
     equation = make_analysis([0.5], eta=1.0, settings={"initial.0.form": "equation"})

@@ -209,6 +209,10 @@ def test_the_curve_over_eta(keep: Callable[..., None], tmp_path: Path) -> None:
     text = section(tmp_path, start)
     assert verdict(text) == "No record yet."
     assert "(there: 0, 0.5)" in text
+    keep(lucir(10, "cwd:0.75"), [67.2])
+    text = section(tmp_path, start)
+    assert verdict(text) == "No record yet."
+    assert "S=10: rises so far (+1.20 at eta 0.75); no record yet of a larger eta." in text
     keep(lucir(10, "cwd:1.25"), [67.5])
     assert verdict(section(tmp_path, start)) == "Does not hold."  # it only rises
     keep(lucir(10, "cwd:1"), [68.0, 68.4])
@@ -216,7 +220,7 @@ def test_the_curve_over_eta(keep: Callable[..., None], tmp_path: Path) -> None:
     assert verdict(text) == "Holds."
     assert "the best eta is 1, +2.20 from eta 0, and -0.70 from there to eta 1.25" in text
     assert "| 10 | 1 | 2 | 68.20 ± 0.28 |" in text
-    assert "**Holds (so far 4 of 12 models).**" in text
+    assert "**Holds (so far 5 of 12 models).**" in text
     assert "## Records that are no cell" not in write_results(tmp_path, tmp_path)
     keep(lucir(10, "cwd:0.25"), [10.0], "tf32")  # another precision does not come in
     assert "| 10 | 0.25 |" not in section(tmp_path, start)

@@ -58,8 +58,9 @@ class Shown:
         return [*filter(None, said), *filter(None, [self.target.note])]
 
     def label(self, config: RunConfig) -> str:
-        """Of a line; with every coefficient, where lines differ in it."""
-        cwd = {term.weight for line in self.lines for term in line.config.initial if term.name == "cwd"}
+        """Of a line; with every coefficient, where lines of its method differ in it."""
+        alike = [line.config for line in self.lines if line.config.method.name == config.method.name]
+        cwd = {term.weight for other in alike for term in other.initial if term.name == "cwd"}
         return label(config, weights=len(cwd) > 1)
 
     @property
