@@ -120,9 +120,21 @@ def test_a_terms_weight_may_be_a_variants_own() -> None:
         name: preset(f"{name}/cifar100/b50s10").initial[0].weight
         for name in ("podnet+cwd", "lucir-original+cwd")
     }
-    assert named == {"podnet+cwd": 0.5, "lucir-original+cwd": 0.5}
+    assert named == {"podnet+cwd": 0.25, "lucir-original+cwd": 0.5}
     assert preset("podnet-original+cwd/cifar100/b50s10").initial[0].weight == 0.1
     assert build_config("podnet-original", "cifar100", initial=["cwd:0.5"]).initial[0].weight == 0.5
+
+
+def test_podnets_statistics_move_in_its_own_settings_and_stay_on_cifar100s_resnet18() -> None:
+    moving = {
+        name: preset(name).to_dict()["method"]["finetune_statistics"]
+        for name in (
+            "podnet/cifar100/b50s5",
+            "podnet-original/cifar100/b50s5",
+            "podnet/imagenet100-cwd/b50s5",
+        )
+    }
+    assert list(moving.values()) == [False, True, True]
 
 
 @pytest.mark.parametrize(
