@@ -20,6 +20,7 @@ import arguments
 from phasezero import run
 from phasezero.config import RunConfig, parse_assignments
 from phasezero.data.catalog import load_data
+from phasezero.engine import passes
 from phasezero.presets import preset
 from phasezero.results.files import write_whole
 
@@ -52,6 +53,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=arguments.numbers, default=list(range(8)))
     parser.add_argument("--set", action="append", default=[], help="key=value of every run, as YAML")
     wanted = parser.parse_args()
+    # The loss is compiled, too, as in a training that is long enough for it.
+    vars(passes)["COMPILATION_PAYS"] = 0
     settings, engines = parse_assignments(wanted.set), wanted.engines.split(",")
     data, rows = load_data("cifar100", wanted.root), []
     for seed, engine in product(wanted.seeds, engines):

@@ -53,7 +53,7 @@ def leave_out_tails() -> None:
             if not rounded or ticket[-1].shape[-1] == stage_pass.stage.schedule.batch_size:
                 yield ticket
 
-    StagePass._batches = full_batches  # type: ignore[method-assign]
+    StagePass._batches = full_batches  # type: ignore[assignment, method-assign]
 
 
 ARMS = {

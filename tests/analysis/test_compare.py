@@ -245,6 +245,11 @@ def test_file_and_tables_tell_all_of_it(make_analysis: Make, tmp_path: Path) -> 
     assert row["accuracy"] == "80.50 ± 0.71"
     assert row["alpha_2"] == "0.600 ± 0.000"
     assert row["floored"] == "2.0 of 64"
+    assert row["constant"] == "-"  # analyses of earlier versions do not say
+    for one, number in zip(analyses, (3, 5), strict=False):
+        one["train"]["constant_features"] = number
+    header, rows = analysis_cells(analyses)
+    assert rows[0][header.index("constant")] == "4.0 ± 1.4"
 
 
 def test_a_table_over_the_classes_that_models_share(make_analysis: Make) -> None:

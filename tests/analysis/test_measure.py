@@ -83,6 +83,8 @@ def test_against_features_by_hand(trained: Path, toy_data: ImageData, phase: int
     for split, images in (("train", toy_data.train), ("test", toy_data.test)):
         everything = list(features_by_hand(trained, phase, toy_data, images))[:seen]
         assert found[split]["images"] == [len(features) for features in everything]  # type: ignore[literal-required]
+        within = np.mean([features.var(0, ddof=1) for features in everything], 0)
+        assert found[split]["constant_features"] == sum(within < within.mean() / 10_000)  # type: ignore[literal-required]
         for form in ("raw", "unit"):
             by_class = [
                 features / np.linalg.norm(features, axis=1, keepdims=True) if form == "unit" else features

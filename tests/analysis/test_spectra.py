@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from phasezero.analysis import spectra
-from phasezero.analysis.spectra import alpha, class_spectra, in_form
+from phasezero.analysis.spectra import alpha, class_spectra, constant_features, in_form
 from phasezero.errors import UserError
 from phasezero.initial.cwd import class_wise_decorrelation
 
@@ -140,3 +140,13 @@ def test_proposition_1(seed: int, count: int, size: int) -> None:
     labels = torch.zeros(count, dtype=torch.long)
     loss = class_wise_decorrelation(features, labels, form="equation", normalize=False, num_classes=1)
     assert float(loss) * size**2 == pytest.approx(float(distances) + size, rel=1e-9)
+
+
+def test_constant_features_by_hand() -> None:
+    """Feature 0 varies, 1 is the same for all, 2 differs between classes alone, 3 hardly varies."""
+    one = torch.tensor([[1.0, 5.0, 2.0, 0.0], [3.0, 5.0, 2.0, 0.01], [5.0, 5.0, 2.0, 0.02]])
+    other = torch.tensor([[0.0, 5.0, 9.0, 0.0], [4.0, 5.0, 9.0, 0.01]])
+    # Variances within: (4 + 8) / 2 = 6, 0, 0 and (1e-4 + 5e-5) / 2; their mean is 1.5, of which 1e-4 counts.
+    assert constant_features([one, other]) == 3
+    other[1, 3] = 0.1  # (1e-4 + 5e-3) / 2 = 2.6e-3
+    assert constant_features([one, other]) == 2

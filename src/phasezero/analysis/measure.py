@@ -22,7 +22,7 @@ from phasezero.analysis.record import (
     Split,
     SplitAnalysis,
 )
-from phasezero.analysis.spectra import alpha, class_spectra, in_form
+from phasezero.analysis.spectra import alpha, class_spectra, constant_features, in_form
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
@@ -137,7 +137,8 @@ def analyse_model(
             )
             for form in ("raw", "unit")
         )
-        return SplitAnalysis(images=[len(one) for one in by_class], raw=raw, unit=unit)
+        images, constant = [len(one) for one in by_class], constant_features(by_class[:seen])
+        return SplitAnalysis(images=images, constant_features=constant, raw=raw, unit=unit)
 
     return Analysis(
         format=FORMAT,

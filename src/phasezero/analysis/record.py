@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from phasezero.analysis.spectra import Form
 from phasezero.errors import UserError
@@ -50,6 +50,7 @@ class Measurement(TypedDict):
 
 class SplitAnalysis(TypedDict):
     images: list[int]
+    constant_features: NotRequired[int]
     raw: Measurement
     unit: Measurement
 

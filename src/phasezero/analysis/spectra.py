@@ -20,6 +20,9 @@ from phasezero.errors import UserError
 
 Form = Literal["raw", "unit"]
 
+CONSTANT = 1e-4
+"""A feature whose variance is below this share of the features' mean variance tells no image from another."""
+
 _MOST_NUMBERS = 1 << 26  # float64 numbers in a batch of classes: half a GiB
 
 
@@ -72,3 +75,12 @@ def alpha(eigenvalues: Tensor, ks: Sequence[int]) -> Tensor:
         raise UserError(f"class {position}: all features are equal, so alpha_k is not defined")
     columns = torch.tensor(ks, device=eigenvalues.device).clamp_max(eigenvalues.shape[1]) - 1
     return (eigenvalues.cumsum(1) / totals)[:, columns]
+
+
+def constant_features(by_class: Sequence[Tensor]) -> int:
+    """How many of the features [n_c, d] do not vary within classes (see CONSTANT).
+
+    The correlation of a constant is counted as zero by CwD, so it gains by features that hold nothing.
+    """
+    within = torch.stack([features.double().var(0) for features in by_class]).mean(0)
+    return int((within < CONSTANT * within.mean()).sum())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from phasezero.analysis.compare import TABLE_K, Finding, values_of
 from phasezero.analysis.record import Analysis, AnalysisGroup, Split, floors, group_analyses, measured
-from phasezero.analysis.spectra import Form
+from phasezero.analysis.spectra import CONSTANT, Form
 from phasezero.results.grid import NOTHING, Grid
 from phasezero.results.metrics import mean_and_deviation
 
@@ -34,7 +34,7 @@ def analysis_cells(
     usual = [k for k in TABLE_K if all(k in one["k"] for group in groups for one in group.analyses)]
     shown = usual if ks is None else ks
     header = ["model", "n", "phase", "classes", "accuracy", *(f"alpha_{k}" for k in shown)]
-    header += ["information", "floored", "scatter W/B", "nearest-mean error"]
+    header += ["information", "floored", "constant", "scatter W/B", "nearest-mean error"]
     return header, [_row(group, shown, split, form, classes) for group in groups]
 
 
@@ -51,6 +51,8 @@ def _row(
         return _spread([math.fsum(some) / len(some) for some in values], digits)
 
     floored = [sum(m["information"]["floored"][place] for place in places) / len(places) for m in found]
+    constant = [one[split].get("constant_features") for one in group.analyses]
+    known = [float(number) for number in constant if number is not None]  # older analyses do not say
     one_floor = len(floors(group.analyses, split, form)) == 1
     ratios = [ratio for m in found if (ratio := m["overlap"]["scatter_ratio"]) is not None]
     return [
@@ -62,6 +64,7 @@ def _row(
         *(spread_of(k, 3) for k in ks),
         spread_of(None, 1) if one_floor else NOTHING,
         f"{sum(floored) / len(floored):.1f} of {group.first['feature_size']}" if one_floor else NOTHING,
+        _spread(known, 1) if len(known) == len(constant) else NOTHING,
         _spread(ratios, 3) if ratios else NOTHING,
         _spread([m["overlap"]["nearest_mean_error"] for m in found], 2),
     ]
@@ -81,7 +84,7 @@ def analysis_caption(
     *,
     classes: Sequence[str] | None = None,
     later: bool = False,
-    columns: Sequence[str] = ("alpha_k", "information"),
+    columns: Sequence[str] = ("alpha_k", "information", "constant"),
 ) -> str:
     """`classes`: those averaged over; `later`: of those after phase 0; `columns`: of no others is spoken."""
     parts = [f"{form} features of the {split} images; ± sample deviation over n seeds."]
@@ -96,6 +99,8 @@ def analysis_caption(
         parts.append(f"{' and '.join(averaged)}: means over the {over or 'classes seen'}.")
     if classes and "nearest-mean error" in columns:
         parts.append("Accuracy, scatter and nearest-mean error: over all classes seen.")
+    if "constant" in columns:
+        parts.append(f"Constant: features with less than {CONSTANT:g} of the mean variance within classes.")
     if "information" in columns:
         found = floors(analyses, split, form)
         floor = " or ".join(f"{floor:g}" for floor in found)

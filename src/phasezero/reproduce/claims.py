@@ -162,7 +162,7 @@ def _times_k(findings: Sequence[compare.Finding]) -> str:
 
 def _analysis_grid(analyses: Sequence[Analysis], form: Form, claim: compare.Claim) -> Grid:
     about = claim == "more information"
-    columns = ["information", "floored"] if about else [f"alpha_{k}" for k in compare.TABLE_K]
+    columns = ["information", "floored", "constant"] if about else [f"alpha_{k}" for k in compare.TABLE_K]
     classes = shared_classes(analyses)
     cells = analysis_cells(analyses, form=form, classes=classes)
     caption = analysis_caption(analyses, "train", form, classes=classes, columns=columns)

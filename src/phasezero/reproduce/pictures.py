@@ -156,7 +156,7 @@ def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path) -> Draw
 # By whether the figure is about information: the columns of its table; the others are in the analyses.
 _COLUMNS = {
     False: ("model", "n", "classes", "accuracy", *(f"alpha_{k}" for k in TABLE_K)),
-    True: ("model", "n", "classes", "accuracy", "information", "floored"),
+    True: ("model", "n", "classes", "accuracy", "information", "floored", "constant"),
 }
 
 
