@@ -12,7 +12,8 @@ import torch
 from phasezero import run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
-from phasezero.engine import step
+from phasezero.engine import passes, step
+from phasezero.engine.passes import Reading
 from phasezero.methods import METHODS
 from phasezero.presets import build_config
 from phasezero.session import run_all
@@ -55,6 +56,36 @@ def test_captured_equals_eager(method: str, toy_data: ImageData) -> None:
     # Not to the last bit: cuDNN may choose other algorithms, atomics add in any order, and training is chaotic.
     assert captured[:6] == pytest.approx(eager[:6], rel=2e-2)
     assert captured == pytest.approx(eager, rel=0.1)
+
+
+def test_a_reading_waits_for_nothing_that_was_queued_after_it() -> None:
+    value = torch.full((), 1.5, device="cuda", dtype=torch.float64)
+    float(Reading(value))  # its memory is there now: to allocate it may wait for the device
+    reading = Reading(2 * value)
+    torch.cuda._sleep(4_000_000_000)  # cycles of the device's clock: seconds
+    after = torch.cuda.Event()
+    after.record()
+    assert float(reading) == 3.0
+    assert not after.query()
+
+
+def test_no_epoch_waits_for_the_one_before(toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device is kept busy for a moment behind each epoch; the next one is on its way before that is over."""
+    busy: list[torch.cuda.Event] = []
+    in_time = []
+
+    class Watched(Reading):
+        def __init__(self, value: torch.Tensor) -> None:
+            in_time.extend(not event.query() for event in busy[-1:])
+            super().__init__(value)
+            torch.cuda._sleep(1_000_000_000)  # cycles: about half a second
+            busy.append(torch.cuda.Event())
+            busy[-1].record()
+
+    monkeypatch.setattr(passes, "Reading", Watched)
+    config = small("lucir", "fp16", "captured")
+    run(replace(config, protocol=replace(config.protocol, phase_sizes=(4,))), data=toy_data)
+    assert in_time == [True, True]
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])

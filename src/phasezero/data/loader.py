@@ -131,7 +131,7 @@ class ResidentImages:
 
     def _slices(self, plan: Tensor, batch_size: int) -> Iterator[Ticket]:
         # Moved to the device once an epoch; each batch is then a slice of it.
-        return ((part,) for part in plan.to(self.images.device).split(batch_size, dim=1))
+        return ((part,) for part in send(plan, self.images.device).split(batch_size, dim=1))
 
     def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
         index, top, left, flip, *light = ticket[0]

@@ -23,6 +23,24 @@ class DivergenceError(RuntimeError):
     """Training produced a loss that is not a number, or far beyond reason, or a network that sees no difference."""
 
 
+class Reading:
+    """A number on its way from the device. Asking for it waits for what it depends on, but not, as float() of a
+    tensor would, for all that was queued after it."""
+
+    def __init__(self, value: Tensor) -> None:
+        self.value, self.arrival = value, None
+        if value.is_cuda:
+            self.value = torch.empty((), dtype=value.dtype, pin_memory=True)
+            self.value.copy_(value, non_blocking=True)
+            self.arrival = torch.cuda.Event(blocking=True)
+            self.arrival.record(torch.cuda.current_stream(value.device))
+
+    def __float__(self) -> float:
+        if self.arrival is not None:
+            self.arrival.synchronize()
+        return float(self.value)
+
+
 class StagePass:
     """One stage, ready to run epochs. `loss` is the stage's own with whatever the phase adds to it."""
 
@@ -50,15 +68,15 @@ class StagePass:
             if stage.schedule.epochs * len(indices) >= COMPILATION_PAYS * stage.schedule.batch_size:
                 self.program.compile_judge(stage.schedule.batch_size)
 
-    def epoch(self, epoch: int, rng: torch.Generator) -> Tensor:
-        """Trains one epoch (on a GPU: has it begun); the mean loss over its images, still on the device."""
+    def epoch(self, epoch: int, rng: torch.Generator) -> Reading:
+        """Trains one epoch (on a GPU: has it begun); the mean loss over its images."""
         self.model.train(self.stage.batch_statistics)
         self.program.learning_rate.fill_(self.stage.schedule.lr_at(epoch))
         self.program.loss_sum.zero_()
         with self._gradients():
             for ticket in self._batches(rng):
                 self.step(ticket)
-        return self.program.loss_sum / len(self.indices)
+        return Reading(self.program.loss_sum / len(self.indices))
 
     def _batches(self, rng: torch.Generator) -> Iterator[Ticket]:
         batch_size = self.stage.schedule.batch_size

@@ -20,7 +20,7 @@ from phasezero.engine.evaluate import Predictions, evaluate, exemplar_means, poo
 from phasezero.engine.lanes import DEVICE_CALM
 from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
-from phasezero.engine.passes import StagePass, refuse_collapse, refuse_divergence
+from phasezero.engine.passes import Reading, StagePass, refuse_collapse, refuse_divergence
 from phasezero.engine.workload import images_by_phase
 from phasezero.errors import UserError
 from phasezero.initial import TERMS, Workshop
@@ -191,7 +191,7 @@ class Trainer:
             if (level := stage.each_epoch) is not None:
                 passes.append(self._make_pass(level, level.loss, level.images(images)))
         mean_losses: dict[str, list[float]] = {one.stage.name: [] for one in passes}
-        under_way: list[Tensor] = []
+        under_way: list[Reading] = []
         for epoch in range(stage.schedule.epochs + 1):
             begun = []
             if epoch < stage.schedule.epochs:
