@@ -38,6 +38,11 @@ def test_the_command_writes_its_numbers(tmp_path: Path) -> None:
     assert "of matrix rate" in result.output
 
 
+def test_a_pass_has_the_images_of_a_run() -> None:
+    suite = Suite(bench_config("resnet-glyphs", {"engine.device": "cpu"}), images_per_class=30, seconds=0)
+    assert [len(suite._pass(phase).indices) for phase in (0, 1)] == [50 * 30, 10 * 30 + 50 * 20]
+
+
 def test_operations_are_those_of_the_convolutions() -> None:
     settings = {"engine.device": "cpu"}
     suite = Suite(bench_config("resnet-glyphs", settings), images_per_class=20, seconds=0)

@@ -29,6 +29,7 @@ from phasezero.seeding import generator
 FORMAT = "phasezero-bench-1"
 BATCH = 128
 BASE, STEP = 50, 10  # classes of phase 0 and of phase 1
+EXEMPLARS = 20  # of each old class
 PLAIN_STEP, CWD_STEP = "step of phase 0, without CwD", "step of phase 0, with CwD"
 
 
@@ -115,16 +116,16 @@ class Suite:
         )
 
     def herding(self) -> Comparison:
-        """20 exemplars for each of 50 classes, from features that are there."""
+        """EXEMPLARS for each of 50 classes, from features that are there."""
         per_class = len(self.data.train.labels) // (BASE + STEP)
         rng = torch.Generator().manual_seed(0)
         features = torch.randn(BASE, per_class, 512, generator=rng).to(self.device.torch)
         valid = torch.ones(BASE, per_class, dtype=torch.bool, device=self.device.torch)
         published.herding_loop(features[0, :30], 2)  # whatever the device does first
         clock = time.perf_counter()
-        published.herding_loop(features[0], 20)
+        published.herding_loop(features[0], EXEMPLARS)
         theirs = BASE * (time.perf_counter() - clock)  # one class, times their number
-        ours = self._time(lambda: herd(features, valid, 20).cpu())
+        ours = self._time(lambda: herd(features, valid, EXEMPLARS).cpu())
         return Comparison(f"herding {BASE} classes of {per_class}", theirs, ours)
 
     def evaluation(self) -> Comparison:
@@ -172,7 +173,10 @@ class Suite:
         schedule = trainer.config.training.later if phase_index else trainer.config.training.first
         stage = trainer.method.stages(trainer.model, phase, schedule)[0]
         loss = trainer._with_initial_terms(stage.loss, phase) if terms else stage.loss
-        return trainer._make_pass(stage, loss, torch.cat(trainer.train_by_class[: phase.seen]))
+        # As many images as in a run: what is compiled goes by their number.
+        by_class = trainer.train_by_class
+        kept = [indices[:EXEMPLARS] for indices in by_class[: phase.old]]
+        return trainer._make_pass(stage, loss, torch.cat([*kept, *by_class[phase.old : phase.seen]]))
 
     def _stepper(self, phase_index: int, number: int = 0, *, terms: bool = True) -> Callable[[], None]:
         """A function that trains one step, on a lane of its own where there are several."""
