@@ -224,8 +224,7 @@ class Trainer:
             return loss
         terms = [TERMS[options.name](options, phase, self.workshop) for options in self.config.initial]
         # As tensors: a number would be part of the compiled code, and each coefficient would compile anew.
-        weights = [torch.tensor(term.options.weight, dtype=torch.float64) for term in terms]
-        weighted = [(weight.to(self.device.torch), term) for weight, term in zip(weights, terms, strict=True)]
+        weighted = [(torch.tensor(term.options.weight, device=self.device.torch), term) for term in terms]
 
         def total(batch: Batch) -> Tensor:
             return loss(batch) + sum(weight * term(batch) for weight, term in weighted)
