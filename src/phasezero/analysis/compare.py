@@ -308,31 +308,31 @@ def _data(group: AnalysisGroup) -> str:
 def _steps(
     groups: Iterable[AnalysisGroup], same: Callable[[Analysis], object], rank: Callable[[Analysis], float]
 ) -> Iterator[list[AnalysisGroup]]:
-    """Pairs of groups of the same data that agree in one respect and are neighbours by another.
-
-    Neighbours for a seed: where a model between them was not made with it, they are compared over its head. Two
-    that share no seed are told as such (see `obstacle`) where nothing else can be compared with one of them.
-    """
-    families: dict[str, list[AnalysisGroup]] = {}
-    for group in groups:
-        families.setdefault(json.dumps([_data(group), same(group.first)], sort_keys=True), []).append(group)
+    """Pairs of groups of the same data that agree in one respect and are neighbours by another."""
+    families: dict[str, dict[float, list[AnalysisGroup]]] = {}
+    for group in sorted(groups, key=lambda group: rank(group.first)):
+        family = families.setdefault(json.dumps([_data(group), same(group.first)], sort_keys=True), {})
+        family.setdefault(rank(group.first), []).append(group)
     for family in families.values():
-        levels = [
-            [group for group in family if rank(group.first) == level]
-            for level in sorted({rank(group.first) for group in family})
-        ]
-        pairs = []
-        for low, high in itertools.combinations(range(len(levels)), 2):
-            between = {
-                seed for level in levels[low + 1 : high] for group in level for seed in group.by_seed()
-            }
-            found = [list(pair) for pair in itertools.product(levels[low], levels[high])]
-            pairs += [pair for pair in found if set(common_seeds(pair)) - between]
-        for before, after in itertools.pairwise(levels):
-            apart = [list(pair) for pair in itertools.product(before, after) if not common_seeds(pair)]
-            paired = [group for pair in pairs for group in pair]
-            pairs += [pair for pair in apart if not all(group in paired for group in pair)]
-        yield from pairs
+        yield from _neighbours(list(family.values()))
+
+
+def _neighbours(levels: Sequence[Sequence[AnalysisGroup]]) -> list[list[AnalysisGroup]]:
+    """Pairs of which some seed has no model at a level between; the levels ascend.
+
+    A model that shares no seed with any other is paired with those of the next level, for `obstacle` to say so.
+    """
+    pairs, strangers = [], []
+    for low, high in itertools.combinations(range(len(levels)), 2):
+        between = {seed for level in levels[low + 1 : high] for group in level for seed in group.by_seed()}
+        for pair in map(list, itertools.product(levels[low], levels[high])):
+            seeds = common_seeds(pair)
+            if set(seeds) - between:
+                pairs.append(pair)
+            elif not seeds and high == low + 1:
+                strangers.append(pair)
+    paired = {id(group) for pair in pairs for group in pair}
+    return pairs + [pair for pair in strangers if not paired.issuperset(map(id, pair))]
 
 
 def write_findings(path: Path, findings: Sequence[Finding], *, split: Split, form: Form) -> None:

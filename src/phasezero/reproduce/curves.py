@@ -122,13 +122,12 @@ def check_eta_curve(shelf: Shelf) -> Checked:
         best, most = max(curve, key=lambda point: point[1])
         inside = curve[0][0] < best < curve[-1][0]
         planned = max(line.weight for line in lines if line.config.protocol.step == step)
+        first, last = Spread(most - curve[0][1], sign=True), Spread(curve[-1][1] - most, sign=True)
         if best == curve[-1][0] < planned:
-            rise = Spread(most - curve[0][1], sign=True)
             sentences.append(
-                f"S={step}: rises so far ({rise} at eta {best:g}); no record yet of a larger eta."
+                f"S={step}: rises so far ({first} at eta {best:g}); no record yet of a larger eta."
             )
             continue
-        first, last = Spread(most - curve[0][1], sign=True), Spread(curve[-1][1] - most, sign=True)
         sentences.append(
             f"S={step}: the best eta is {best:g}, {first} from eta 0, and {last} from there to eta "
             f"{curve[-1][0]:g}: it {'rises and then falls' if inside else 'does not rise and then fall'}."
