@@ -130,8 +130,8 @@ def test_more_classes_over_all_shared_classes(tmp_path: Path) -> None:
     # 10 -> 25: 10 classes; 25 -> 50: 25 classes, of which one is an exception; three k each.
     assert "102 of 105 cases" in text
     assert "class 0" in text
-    spectrum(tmp_path, alone(100), [0.9])
-    assert verdict(section(tmp_path, start)) == "Does not hold."
+    spectrum(tmp_path, alone(100), [0.9])  # three comparisons of neighbours by three k, and the last rise
+    assert verdict(section(tmp_path, start)) == "Holds on average in 6 of 9 comparisons."
 
 
 def test_a_phase_0_counts_whatever_came_after_it_and_once(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from phasezero.config import RunConfig
 from phasezero.errors import UserError
-from phasezero.presets import preset
+from phasezero.presets import build_config, preset
+from phasezero.reproduce.illustrate import draw_figures
 from phasezero.reproduce.ledger import read_results, write_results
 from phasezero.results.record import Record, write_record
 
@@ -130,6 +132,42 @@ def test_other_files_are_left_out_by_their_format_and_nothing_by_guess(tmp_path:
     other.write_text(json.dumps({"results": []}))
     with pytest.raises(UserError, match=r"speed\.json: neither a record nor"):
         read_results(tmp_path)
+
+
+def test_figures_of_claims_are_drawn_from_what_is_there_and_shown(
+    keep: Callable[..., None], tmp_path: Path
+) -> None:
+    """Of three etas with records: the curve over eta, and beta 0 of Fig. 2; no spectra without an analysis."""
+    folder = tmp_path / "results"
+    stale = folder / "figures" / "fig3-cifar100.svg"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    for terms in ([], ["cwd:0.25"], ["cwd:0.75"]):
+        keep(build_config("lucir", "cifar100", initial=terms, step=10), [66.0], where="".join(terms))
+    drawn = draw_figures(folder, read_results(folder)[0])
+    assert [path.name for path in drawn] == ["fig2-cifar100-a.svg", "fig6-cifar100.svg"]
+    assert "33 of 36 runs are not there yet" in words_of(drawn[1])
+    assert not stale.exists()
+    text = write_results(folder, tmp_path)
+    curve = text.partition("### The average incremental accuracy over eta")[2]
+    assert "![fig6-cifar100](results/figures/fig6-cifar100.svg)" in curve
+    assert "fig3-cifar100" not in text
+
+
+def words_of(figure: Path) -> str:
+    """All that is written in an SVG; where it stands is matplotlib's affair, and differs with its version."""
+    root = ElementTree.parse(figure).getroot()
+    lines = ("".join(one.itertext()) for one in root.iter("{http://www.w3.org/2000/svg}text"))
+    return " ".join(" ".join(lines).split())
+
+
+def test_the_committed_figures_are_those_of_the_committed_records(tmp_path: Path) -> None:
+    committed = sorted((ROOT / "results" / "figures").glob("*.svg"))
+    if not committed:
+        pytest.skip("no figures beside these tests")
+    drawn = draw_figures(tmp_path, read_results(ROOT / "results")[0])
+    assert [path.name for path in drawn] == [path.name for path in committed]
+    assert [words_of(path) for path in drawn] == [words_of(path) for path in committed]
 
 
 def test_the_committed_results_are_those_of_the_committed_records() -> None:

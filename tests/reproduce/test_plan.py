@@ -123,7 +123,7 @@ def test_what_is_there_is_not_run_again(record_of: Make) -> None:
 
 
 def test_figures_of_models_need_the_model_or_its_analysis(record_of: Make, tmp_path: Path) -> None:
-    wish = Wish(("fig3",), ("glyphs",))
+    wish = Wish(("fig10",), ("glyphs",))
     config = plan(wish)[0].lines[0].seeded(0)
     record = record_of(config)
     there = [(tmp_path / "record.json", record)]
@@ -134,6 +134,17 @@ def test_figures_of_models_need_the_model_or_its_analysis(record_of: Make, tmp_p
     assert list(attach(plan(wish), there)[0].lines[0].records) == [0]
     (tmp_path / "analysis-phase1.json").rename(tmp_path / "checkpoint.safetensors")
     assert list(attach(plan(wish), there)[0].lines[0].records) == [0]
+
+
+def test_of_a_seed_in_two_precisions_the_usual_one_is_taken(record_of: Make) -> None:
+    wish = Wish(("table4",), ("cifar100",), seeds=(0,))
+    lines = plan(wish)[0].lines
+    first = record_of(lines[0].seeded(0), precision="bf16")  # first in the folder, but the odd one out
+    others = [record_of(line.seeded(0), precision="fp16") for line in lines[:3]]
+    only = record_of(lines[3].seeded(0), precision="bf16")
+    (shown,) = attach(plan(wish), [(HERE, record) for record in (first, *others, only)])
+    used = [line.records[0][1]["environment"]["precision"] for line in shown.lines]
+    assert used == ["fp16", "fp16", "fp16", "bf16"]  # where there is no other, it is taken as it is
 
 
 def test_runs_that_share_phase_0_do_not_start_together() -> None:

@@ -147,7 +147,7 @@ def draw_information(
         chosen = one["classes"][: one["seen_classes"]] if classes is None else classes
         return _mean(values_of(one, split, form, chosen, None))
 
-    measures = {r"$\frac{1}{C}\sum_c \sum_i \log\,\lambda_i^{(c)}$": proxy}
+    measures = {r"$\Sigma_i\,\log\,\lambda_i$, mean over classes": proxy}
     _draw_over_eta(analyses, path, measures, split, form, caption)
 
 

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from phasezero.errors import UserError
 
 Form = Literal["raw", "unit"]
+FORMS: tuple[Form, ...] = ("raw", "unit")
 
 CONSTANT = 1e-4
 """A feature whose variance is below this share of the features' mean variance tells no image from another."""

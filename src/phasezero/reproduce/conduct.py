@@ -16,9 +16,18 @@ from phasezero.engine.deadline import Deadline
 from phasezero.engine.listener import Listener
 from phasezero.engine.parallel import workers_for
 from phasezero.errors import UserError, unknown
+from phasezero.reproduce.beginnings import beginnings, begun
 from phasezero.reproduce.estimate import Estimate, estimate
-from phasezero.reproduce.pictures import Folders, can_be_shown, draw
-from phasezero.reproduce.plan import Filters, Shelf, choose_data, expand, missing_runs, with_records
+from phasezero.reproduce.pictures import MODEL_VIEWS, SPHERES, Folders, can_be_shown, draw, is_analysed
+from phasezero.reproduce.plan import (
+    Filters,
+    Shelf,
+    choose_data,
+    expand,
+    missing_runs,
+    usual_precision,
+    with_records,
+)
 from phasezero.reproduce.targets import TARGETS, Target
 from phasezero.reproduce.views import Shown, write_texts
 from phasezero.results.grid import Grid, print_grid
@@ -74,11 +83,19 @@ def plan(wish: Wish) -> list[Shown]:
 
 
 def attach(planned: Sequence[Shown], records: Sequence[tuple[Path, Record]]) -> list[Shown]:
-    """The same with the records that are there. A figure of models wants the model, too, or its analysis."""
+    """The same with the records that are there. A figure of models wants the model, too, or its analysis.
+
+    Of a seed in several precisions the one is taken that most records of the table or figure have.
+    """
     attached = []
     for shown in planned:
-        shelf = Shelf(one for one in records if can_be_shown(shown.target.view, *one))
-        lines = [with_records(line, shown.seeds, shelf) for line in shown.lines]
+        view = shown.target.view
+        shelf = Shelf(one for one in records if can_be_shown(view, *one))
+        usual = usual_precision(shown.lines, shelf)
+        lines = [with_records(line, shown.seeds, shelf, usual) for line in shown.lines]
+        if view in MODEL_VIEWS and view not in SPHERES:  # which show classes to come, too
+            found = beginnings(one for one in records if is_analysed(view, one[0], 0))
+            lines = [begun(line, shown.seeds, found) for line in lines]
         attached.append(replace(shown, lines=lines))
     return attached
 

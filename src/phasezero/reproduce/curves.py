@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from phasezero.reproduce.plan import Line, Shelf, expand, with_records
+from phasezero.reproduce.plan import Line, Shelf, expand, usual_precision, with_records
 from phasezero.reproduce.targets import CIFAR100, TARGETS
 from phasezero.reproduce.verdicts import Checked, so_far, verdict_of
 from phasezero.reproduce.views import averages
@@ -23,14 +22,9 @@ def on_cifar100(target: str) -> list[Line]:
 
 def _of_one_precision(target: str, shelf: Shelf) -> tuple[list[Line], str]:
     """A target's lines with the records of the precision that has most of them: they are not averaged together."""
-    counts = Counter(
-        record["environment"]["precision"]
-        for line in on_cifar100(target)
-        for _, record in shelf.of(line.config)
-    )
-    if not counts:
+    precision = usual_precision(on_cifar100(target), shelf)
+    if not precision:
         return on_cifar100(target), ""
-    precision = min(counts, key=lambda name: (-counts[name], name))
     some = Shelf(one for one in shelf.records if one[1]["environment"]["precision"] == precision)
     seeds = {record["seed"] for _, record in some.records}
     return [with_records(line, seeds, some) for line in on_cifar100(target)], precision

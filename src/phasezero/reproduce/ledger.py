@@ -11,7 +11,8 @@ from phasezero.errors import UserError
 from phasezero.reproduce.cells import ENOUGH, TOLERANCE, Entry, by_precision, entries, table
 from phasezero.reproduce.claims import CLAIM_KEYS, check_claims
 from phasezero.reproduce.gains import check_gains
-from phasezero.reproduce.notes import FILE_NAME, Notes, read_notes
+from phasezero.reproduce.illustrate import figures_of
+from phasezero.reproduce.notes import FILE_NAME, read_notes
 from phasezero.reproduce.plan import Shelf, expand
 from phasezero.reproduce.targets import CIFAR100, TARGETS
 from phasezero.reproduce.verdicts import Checked
@@ -36,8 +37,9 @@ verify nothing.
 CLAIMS = """## Claims of the paper
 
 The paper made all but the first on ImageNet100; here they are held against CIFAR100. Spectra and information are of
-training images. "Holds": in every case that was looked at; what was not is named. "On average": every mean over
-classes and seeds agrees, single classes do not. The figures are made by `phasezero reproduce`.
+training images. "Holds": in every case that was looked at; what was not is named. "On average": the means over
+classes and seeds agree (in all comparisons where no number is given), single classes do not. Figures are those of the
+paper that show a claim, as far as there are runs for them.
 """
 
 Analyses = list[tuple[Path, Analysis]]
@@ -96,7 +98,11 @@ def write_results(folder: Path, start: Path, complain: Complain | None = None) -
         parts.append(_section(name, TARGETS[name].title, grid))
     for name, shown in stand_ins.items():
         parts.append(_section(name, f"{TARGETS[name].title}, on CIFAR100", cells_grid(shown)))
-    parts.append(_claims(claims, notes, start))
+    parts.append(CLAIMS)
+    parts += [
+        claim.markdown(notes.claims.get(claim.key, ""), start, figures_of(claim.key, folder))
+        for claim in claims
+    ]
     others = [record for path, record in records if path not in used]
     if others:
         parts.append("## Records that are no cell of the paper\n\n" + markdown(other_runs(others)))
@@ -105,10 +111,6 @@ def write_results(folder: Path, start: Path, complain: Complain | None = None) -
         grid = Grid(["run", "seed", "computed on", "record"], rows, words=4)
         parts.append("## Records behind the cells and claims\n\n" + markdown(grid))
     return "\n".join(parts)
-
-
-def _claims(claims: Sequence[Checked], notes: Notes, start: Path) -> str:
-    return "\n".join([CLAIMS, *(claim.markdown(notes.claims.get(claim.key, ""), start) for claim in claims)])
 
 
 def _claims_summary(claims: Sequence[Checked]) -> str:

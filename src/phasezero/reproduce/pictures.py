@@ -32,6 +32,7 @@ from phasezero.analysis.tables import (
     findings_grid,
 )
 from phasezero.config import RunConfig
+from phasezero.reproduce.beginnings import told_alone
 from phasezero.reproduce.plan import Line
 from phasezero.reproduce.views import (
     Drawn,
@@ -68,7 +69,12 @@ def can_be_shown(view: str, path: Path, record: Record) -> bool:
     """Whether what a view wants of a run is still beside its record: for a model its state, or its analysis."""
     if view not in MODEL_VIEWS or (path.parent / CHECKPOINT).exists():
         return True
-    analysis = path.parent / analysis_name(_phase_shown(view, record))
+    return is_analysed(view, path, _phase_shown(view, record))
+
+
+def is_analysed(view: str, path: Path, phase: int) -> bool:
+    """Whether a phase's analysis as a view wants it is beside a record."""
+    analysis = path.parent / analysis_name(phase)
     return analysis.exists() and (view != "information" or _has_usual_floor(read_analysis(analysis)))
 
 
@@ -105,7 +111,8 @@ def analyse(view: str, lines: Sequence[Line], place: Folders) -> list[Analysis]:
                 own.parent.mkdir(parents=True, exist_ok=True)
                 write_analysis(own, made)
                 kept = [read_analysis(own)]
-            found.append(kept[0])
+            begun = len(kept[0]["phase_sizes"]) > len(record["phases"])  # a longer run stands in
+            found.append(told_alone(kept[0], line.seeded(seed), line.config.name) if begun else kept[0])
     return found
 
 

@@ -186,10 +186,19 @@ class Shelf:
         ]
 
 
-def with_records(line: Line, seeds: Iterable[int], shelf: Shelf) -> Line:
-    """The line with the records that are there already; of two for one seed, the first."""
+def usual_precision(lines: Iterable[Line], shelf: Shelf) -> str:
+    """The precision that most records of these lines have; empty where there is none."""
+    counts = Counter(
+        record["environment"]["precision"] for line in lines for _, record in shelf.of(line.config)
+    )
+    return min(counts, key=lambda name: (-counts[name], name), default="")
+
+
+def with_records(line: Line, seeds: Iterable[int], shelf: Shelf, precision: str = "") -> Line:
+    """The line with the records that are there already; of two for one seed one of `precision`, else the first."""
     by_seed: dict[int, tuple[Path, Record]] = {}
-    for path, record in shelf.of(line.config):
+    there = sorted(shelf.of(line.config), key=lambda one: one[1]["environment"]["precision"] != precision)
+    for path, record in there:
         if record["seed"] in seeds:
             by_seed.setdefault(record["seed"], (path, record))
     return replace(line, records=by_seed)

@@ -44,11 +44,12 @@ class Checked:
     sources: Sequence[Path]
     """Records and analyses that it stands on."""
 
-    def markdown(self, note: str, start: Path) -> str:
+    def markdown(self, note: str, start: Path, figures: Sequence[Path] = ()) -> str:
         lines = [f"### {self.title}\n", f"**{self.verdict[0].upper()}{self.verdict[1:]}.**"]
         lines += [f"- {sentence}" for sentence in self.sentences]
         parts = ["\n".join(lines[:2]) + "\n", "".join(f"{line}\n" for line in lines[2:])]
         parts += [f"Note: {note}\n" if note else ""]
+        parts += [f"![{path.stem}]({relative(path, start)})\n" for path in figures]
         parts += [markdown(grid) for grid in self.grids if grid.rows]
         if self.sources:
             parts.append(f"Stands on {', '.join(folded(relative(path, start) for path in self.sources))}.\n")
