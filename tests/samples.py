@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from phasezero.analysis.record import FORMAT, Analysis, Measurement
 from phasezero.config import RunConfig
@@ -22,6 +23,16 @@ ENVIRONMENT = Environment(
     precision="fp32",
     engine="eager",
 )
+
+HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
+"""A name that would break out of a page that does not escape it."""
+
+PAGE_ANALYSIS: Any = {  # as much of one as the page reads
+    "phase": 0,
+    "k": [1, 2, 4],
+    "train": {"raw": {"alpha_mean": [0.2, 0.4, 0.8]}},
+    "test": {"raw": {"alpha_mean": [0.1, 0.3, 0.7]}},
+}
 
 MINIMAL = {
     "protocol.phase_sizes": [3, 1],

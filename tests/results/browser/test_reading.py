@@ -1,105 +1,22 @@
-"""The page in a browser, as a reader uses it: pointer, keyboard, switches, themes, a phone's width.
-
-Wants Chromium and playwright (`pip install '.[browser]'`); skipped where either is missing.
-"""
+"""The page as a reader uses it: pointer, keyboard, switches, tables."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from phasezero.results.page import write_page
 from phasezero.results.record import Record
+from samples import HOSTILE, PAGE_ANALYSIS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-
-LONG = "x" * 300
-HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
 OWN = "each method\N{RIGHT SINGLE QUOTATION MARK}s own"
 MISSING = "\N{EN DASH}"
 Open = Callable[..., Any]
-ANALYSIS: Any = {  # as much of one as the page reads
-    "phase": 0,
-    "k": [1, 2, 4],
-    "train": {"raw": {"alpha_mean": [0.2, 0.4, 0.8]}},
-    "test": {"raw": {"alpha_mean": [0.1, 0.3, 0.7]}},
-}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        # Without its sandbox, which does not start for root (in containers); it opens only our own file.
-        running = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def path(make_record: Callable[..., Record], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    records = [
-        *(make_record(seed=seed, nearest_mean=True) for seed in range(3)),
-        make_record(initial=["cwd:0.5"]),
-        make_record(method="icarl", nearest_mean=True),
-        make_record(name=HOSTILE, per_class=40, drop=2),
-    ]
-    records[-1]["timing"] = records[-1]["timing"] | {"seconds_total": 240.0, "share_seconds": 80.0}
-    records[-1]["data"]["class_names"] = [f"{HOSTILE} {label}" for label in range(100)]
-    where = tmp_path_factory.mktemp("page") / "report.html"
-    write_page(records, where, [[ANALYSIS]], title="The report")
-    return where
-
-
-@pytest.fixture
-def visit(browser: Any, path: Path) -> Iterator[Open]:
-    """Opens the page; in the end nothing may have gone wrong in it, and nothing have been asked of the network."""
-    complaints: list[str] = []
-    contexts = []
-
-    def open_page(width: int = 1400, **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "request", lambda request: complaints.append(request.url) if "report" not in request.url else None
-        )
-        page.goto(path.as_uri())
-        page.wait_for_selector("#confused table")
-        return page
-
-    yield open_page
-    for context in contexts:
-        assert all(page.evaluate("window.broken") is None for page in context.pages)
-        context.close()
-    assert complaints == []
-
-
-@pytest.fixture
-def visit_other(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """Opens a page of other records."""
-    pages = []
-
-    def open_page(records: list[Record], analyses: Any = (), width: int = 1400) -> Any:
-        write_page(records, tmp_path / "other.html", analyses)
-        pages.append(browser.new_page(viewport={"width": width, "height": 900}))
-        pages[-1].goto((tmp_path / "other.html").as_uri())
-        pages[-1].wait_for_selector("#confused table")
-        return pages[-1]
-
-    yield open_page
-    for page in pages:
-        page.close()
 
 
 def lines(page: Any, chart: str = "accuracy") -> int:
@@ -242,43 +159,6 @@ def test_a_warning_that_is_gone_has_no_link(visit_other: Open, make_record: Call
     assert (link.count(), page.locator("#warnings").is_visible()) == (0, False)
 
 
-@pytest.mark.parametrize(("width", "whole"), [(1280, True), (2560, True), (380, False)])
-def test_no_number_of_the_results_is_cut(
-    visit_other: Open, make_record: Callable[..., Record], width: int, whole: bool
-) -> None:
-    methods = [
-        ("lucir", ()),
-        ("lucir", ("cwd:0.5",)),
-        ("podnet", ()),
-        ("bic", ()),
-        ("lwf", ()),
-        ("lucir-original", ()),
-    ]
-    records = [
-        make_record(method=method, initial=initial, sizes=sizes, seed=seed)
-        for sizes in ((50, 10, 10), (50, 5, 5))
-        for method, initial in methods
-        for seed in (0, 1)
-    ]
-    page = visit_other(
-        [*records, make_record(name="one/with/a/rather/long/name/cifar100/b50s10")], width=width
-    )
-    box = page.locator(".scroll:has(#results-rows)")
-    assert box.evaluate("(box) => box.scrollWidth <= box.clientWidth") == whole
-    edges = """(box) => {
-        const right = box.getBoundingClientRect().right;
-        return [...box.querySelectorAll("tbody .number")].map((cell) => cell.getBoundingClientRect())
-            .filter((cell) => cell.left < right - 1 && cell.right > right + 1).length;
-    }"""
-    assert box.evaluate(edges) == 0
-    more = page.locator("#results-table .more")
-    assert more.is_visible() != whole
-    if not whole:
-        assert more.inner_text() == "3 more columns →"  # phase 0, last and forgetting
-        box.evaluate("(box) => box.scrollTo(box.scrollWidth, 0)")
-        playwright.expect(more).to_be_hidden()
-
-
 def test_the_values_are_there_as_a_table(visit: Open) -> None:
     page = visit()
     page.locator("#accuracy-chart summary").click()
@@ -313,27 +193,6 @@ def test_confusion_follows_run_phase_and_keys(visit: Open) -> None:
     assert HOSTILE in confused.inner_text()
 
 
-def test_dark_by_preference_and_by_switch(visit: Open) -> None:
-    shade = "getComputedStyle(document.body).backgroundColor"
-    light, dark = visit(color_scheme="light"), visit(color_scheme="dark")
-    white, black = light.evaluate(shade), dark.evaluate(shade)
-    assert white == "rgb(255, 255, 255)"
-    assert black != white
-    cells = light.evaluate("document.getElementById('canvas').toDataURL()")
-    light.select_option("#theme", "dark")
-    assert light.evaluate(shade) == black
-    assert light.evaluate("document.getElementById('canvas').toDataURL()") != cells
-    dark.select_option("#theme", "light")
-    assert dark.evaluate(shade) == white
-
-
-def test_forty_lines_differ_without_their_colours(visit: Open) -> None:
-    drawn = visit().evaluate(
-        "Array.from({length: 40}, (_, i) => dash(i) + marker(i, 0, 0).getAttribute('d'))",
-    )
-    assert len(set(drawn)) == 40
-
-
 def test_runs_side_by_side_cost_their_share(visit: Open) -> None:
     page = visit()
     # Five of 15.6 s, and one that had 80 of 240 s.
@@ -346,35 +205,6 @@ def test_runs_side_by_side_cost_their_share(visit: Open) -> None:
     assert "side by side" not in page.locator("#time").inner_text()
     page.select_option("#which", label=f"{HOSTILE}, seed 0")
     assert "of 4 min from start to end, 80.0 s were its share" in page.locator("#time").inner_text()
-
-
-def test_a_long_name_is_whole_in_the_panel(
-    browser: Any, make_record: Callable[..., Record], tmp_path: Path
-) -> None:
-    write_page([make_record(name=LONG), make_record(method="bic")], tmp_path / "long.html")
-    page = browser.new_page(viewport={"width": 1400, "height": 900})
-    page.goto((tmp_path / "long.html").as_uri())
-    panel = page.locator(".panel").bounding_box()
-    name = page.get_by_label(LONG).locator("xpath=..").locator(".run span").bounding_box()
-    assert name["x"] + name["width"] <= panel["x"] + panel["width"]
-    assert name["height"] > 100  # 300 letters in some 18rem are many lines
-    assert (
-        page.evaluate(
-            "document.querySelector('.panel').scrollWidth - document.querySelector('.panel').clientWidth"
-        )
-        == 0
-    )
-    page.close()
-
-
-@pytest.mark.parametrize("width", [320, 375, 1400])
-def test_nothing_scrolls_sideways_but_tables(visit: Open, width: int) -> None:
-    page = visit(width=width)
-    for summary in page.locator("summary").all():
-        summary.click()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.locator("#accuracy-chart .chart").hover(position={"x": 150, "y": 150})
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_sections_that_have_something_to_show(visit: Open) -> None:
@@ -407,7 +237,7 @@ def test_spectra_of_many_groups_are_there_at_first(
     visit_other: Open, make_record: Callable[..., Record]
 ) -> None:
     records = [make_record(name=f"run {i}", data="glyphs" if i < 9 else "cifar100") for i in range(12)]
-    page = visit_other(records, [[]] * 10 + [[ANALYSIS], [ANALYSIS]])
+    page = visit_other(records, [[]] * 10 + [[PAGE_ANALYSIS], [PAGE_ANALYSIS]])
     assert (lines(page), lines(page, "spectra")) == (3, 2)
     assert not page.locator("#spectra-off").is_visible()
     page.locator("#none").click()
@@ -431,22 +261,3 @@ def test_what_a_run_does_not_say_of_its_machine_is_a_dash(
         MISSING,
         "files",
     ]
-
-
-def test_everything_is_reached_by_the_tab_key(visit: Open) -> None:
-    page = visit()
-    reached = set()
-    for _ in range(120):
-        page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.id || document.activeElement.className"))
-    assert {
-        "skip",
-        "theme",
-        "classifier",
-        "switch-0",
-        "chart",
-        "which",
-        "phase",
-        "canvas-box",
-        "scroll",
-    } <= reached
