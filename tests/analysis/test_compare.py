@@ -24,6 +24,12 @@ from phasezero.errors import UserError
 Make = Callable[..., Analysis]
 
 
+def text_cells(*analyses: object, **options: object) -> tuple[list[str], list[list[str]]]:
+    """As they are printed."""
+    header, rows = analysis_cells(*analyses, **options)  # type: ignore[arg-type]
+    return header, [[str(cell) for cell in row] for row in rows]
+
+
 def only(findings: list[Finding], claim: str, k: int = 1) -> list[Finding]:
     return [one for one in findings if one.claim == claim and one.k == k]
 
@@ -194,9 +200,9 @@ def test_information_with_different_floors_is_no_finding(make_analysis: Make) ->
     (raised,) = compare([with_floor(one, 1e-3) for one in [*plain, *cwd]], claims=["more information"])
     assert raised.holds == raised.cases == 4
 
-    header, rows = analysis_cells(mixed)  # no mean over different floors, and a word about the column
+    header, rows = text_cells(mixed)  # no mean over different floors, and a word about the column
     assert [row[header.index("information")] for row in rows] == ["-", "-200.0 ± 0.0"]
-    assert [row[header.index("floored")] for row in rows] == ["-", "2.0 of 64"]
+    assert [row[header.index("floored")] for row in rows] == ["-", "2.0 (of 64)"]
     told = "eigenvalues below 1e-12 or 0.001 are raised to it"
     assert told in (caption := analysis_caption(mixed, "train", "raw"))
     assert "different floors cannot be compared" in caption
@@ -206,7 +212,7 @@ def test_information_with_different_floors_is_no_finding(make_analysis: Make) ->
 def test_a_k_beyond_the_features(make_analysis: Make) -> None:
     """Every alpha_k from 64 on is 1 for 64 features: shown where asked for, but nothing is said of it."""
     pair = [make_analysis([0.6, 0.5]), make_analysis([0.5, 0.4, 0.3])]
-    header, rows = analysis_cells(pair, ks=[1, 1000])
+    header, rows = text_cells(pair, ks=[1, 1000])
     assert header[5:7] == ["alpha_1", "alpha_1000"]
     assert [row[6] for row in rows] == ["1.000", "1.000"]
     with pytest.raises(UserError, match="alpha_64 is 1 in every model of 64 features"):
@@ -216,7 +222,7 @@ def test_a_k_beyond_the_features(make_analysis: Make) -> None:
     assert left_out == ["more classes: alpha_1000 is 1 in every model of 64 features"]
     assert compare(pair, ks=[1000], left_out=[]) == []
     with pytest.raises(UserError, match="alpha_3 was not measured"):
-        analysis_cells(pair, ks=[3])
+        text_cells(pair, ks=[3])
 
 
 def test_file_and_tables_tell_all_of_it(make_analysis: Make, tmp_path: Path) -> None:
@@ -239,36 +245,36 @@ def test_file_and_tables_tell_all_of_it(make_analysis: Make, tmp_path: Path) -> 
     assert "and 3 more" in first["exceptions"]
     assert (second["statement"], second["models"], second["k"]) == ("", "", "2")
 
-    header, rows = analysis_cells(analyses)
+    header, rows = text_cells(analyses)
     row = dict(zip(header, rows[0], strict=True))
     assert row["n"] == "2"
     assert row["accuracy"] == "80.50 ± 0.71"
     assert row["alpha_2"] == "0.600 ± 0.000"
-    assert row["floored"] == "2.0 of 64"
+    assert row["floored"] == "2.0 (of 64)"
     assert row["constant"] == "-"  # analyses of earlier versions do not say
     for one, number in zip(analyses, (3, 5), strict=False):
         one["train"]["constant_features"] = number
-    header, rows = analysis_cells(analyses)
+    header, rows = text_cells(analyses)
     assert rows[0][header.index("constant")] == "4.0 ± 1.4"
 
 
 def test_a_table_over_the_classes_that_models_share(make_analysis: Make) -> None:
     analyses = [make_analysis([0.6, 0.5]), make_analysis([0.4, 0.2, 0.9])]
     classes = ["id 0", "id 1"]
-    header, rows = analysis_cells(analyses, classes=classes)
+    header, rows = text_cells(analyses, classes=classes)
     column = header.index("alpha_1")
     assert [row[column] for row in rows] == ["0.550", "0.300"]
-    assert [row[column] for row in analysis_cells(analyses)[1]] == ["0.550", "0.500"]
+    assert [row[column] for row in text_cells(analyses)[1]] == ["0.550", "0.500"]
     caption = analysis_caption(analyses, "train", "raw", classes=classes)
     assert "alpha_k and information: means over the 2 classes that the models are compared on" in caption
     assert "2 classes after phase 0" in analysis_caption(
         analyses, "train", "raw", classes=classes, later=True
     )
     analyses[1]["train"]["raw"]["information"] |= {"by_class": [-100, -110, -900], "floored": [2, 4, 60]}
-    row = dict(zip(header, analysis_cells(analyses, classes=classes)[1][1], strict=True))
-    assert (row["information"], row["floored"]) == ("-105.0", "3.0 of 64")
-    row = dict(zip(header, analysis_cells(analyses)[1][1], strict=True))
-    assert (row["information"], row["floored"]) == ("-370.0", "22.0 of 64")
+    row = dict(zip(header, text_cells(analyses, classes=classes)[1][1], strict=True))
+    assert (row["information"], row["floored"]) == ("-105.0", "3.0 (of 64)")
+    row = dict(zip(header, text_cells(analyses)[1][1], strict=True))
+    assert (row["information"], row["floored"]) == ("-370.0", "22.0 (of 64)")
     for columns in (["alpha_1"], ["information"], ["alpha_2", "information"], ["accuracy"]):
         told = analysis_caption(analyses, "train", "raw", columns=columns)
         assert ("alpha_k" in told) == any(name.startswith("alpha") for name in columns)

@@ -12,9 +12,11 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
+import torch
 
 from phasezero.config import RunConfig
 from phasezero.engine import parallel
@@ -67,6 +69,19 @@ def test_how_many_at_once() -> None:
     assert 1 <= workers_for([one_thread] * 3) <= 3
     assert workers_for([one_thread]) == 1
     assert workers_for([one_thread.override({"engine.threads": 0})] * 3) == 1
+
+
+@pytest.mark.parametrize(
+    ("gibibytes", "data", "most"),
+    [(2, "cifar100", 1), (9, "cifar100", 2), (80, "cifar100", 3), (25, "folder:photos", 2)],
+)
+def test_how_many_fit_on_a_gpu(monkeypatch: pytest.MonkeyPatch, gibibytes: int, data: str, most: int) -> None:
+    card = SimpleNamespace(torch=torch.device("cuda", 0))
+    monkeypatch.setattr(Device, "choose", lambda _: card)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (gibibytes << 30, 80 << 30))
+    configs = [quick(seed).override({"protocol.data": data}) for seed in range(5)]
+    assert workers_for(configs) == most
+    assert workers_for(configs[:1]) == 1
 
 
 def test_each_run_has_its_share_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,22 @@ def test_a_damaged_entry_is_never_used(toy_config: Make, toy_data: ImageData, tm
     assert mended.sound
 
 
+def test_an_entry_whose_images_got_other_numbers_is_never_used(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    """An image of a later class is gone: phase 0 and its key are the same, but exemplars are kept by number."""
+    run(toy_config(), data=toy_data, store=tmp_path)
+    later = Trainer(toy_config(), toy_data).stream.order[-1]
+    gone = np.flatnonzero(toy_data.train.labels == later)[0]
+    split = ImageSplit(np.delete(toy_data.train.images, gone, 0), np.delete(toy_data.train.labels, gone))
+    fewer = replace(toy_data, train=split)
+    assert key_of(toy_config(), fewer) == key_of(toy_config(), toy_data)
+    again = run(toy_config(), data=fewer, store=tmp_path)
+    assert not again["timing"]["reused_phase_zero"]
+    assert comparable_part(again) == comparable_part(run(toy_config(), data=fewer))
+    assert run(toy_config(), data=fewer, store=tmp_path)["timing"]["reused_phase_zero"]  # made anew
+
+
 def test_an_entry_under_anothers_key_is_never_used(
     toy_config: Make, toy_data: ImageData, tmp_path: Path
 ) -> None:
@@ -128,7 +144,7 @@ def test_an_entry_under_anothers_key_is_never_used(
         (tmp_path / f"{key}{suffix}").write_bytes(entry.path.with_suffix(suffix).read_bytes())
     states = {one.key: one.sound for one in PhaseZeroStore(tmp_path).entries()}
     assert states == {entry.key: True, key: False}
-    assert PhaseZeroStore(tmp_path).find(key) is None
+    assert PhaseZeroStore(tmp_path).find(key, Trainer(other, toy_data)) is None
     assert not run(other, data=toy_data, store=tmp_path)["timing"]["reused_phase_zero"]
 
 
@@ -159,7 +175,7 @@ def test_a_note_that_is_no_json_or_lies_alone_is_passed_over(
     store = PhaseZeroStore(tmp_path)
     for text in ("{", "[]", '{"sha256": "0"}'):
         (tmp_path / f"{key}.json").write_text(text)
-        assert store.find(key) is None
+        assert store.find(key, Trainer(toy_config(), toy_data)) is None
 
 
 def test_a_run_that_goes_on_remembers_where_its_phase_0_came_from(

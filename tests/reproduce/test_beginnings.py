@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from phasezero.analysis.record import analysis_name, write_analysis
+from phasezero.config import RunConfig
 from phasezero.presets import preset
 from phasezero.reproduce.conduct import Wish, attach, plan
-from phasezero.reproduce.pictures import Folders, draw
+from phasezero.reproduce.pictures import Folders, damaged_analyses, draw
 from phasezero.results.grid import markdown
 from phasezero.results.record import Record
 from samples import analysis_of
@@ -28,8 +29,9 @@ def test_a_longer_run_stands_in_for_one_of_phase_0_alone(record_of: Make, tmp_pa
         (path.parent / "checkpoint.safetensors").touch()  # of the end, not of phase 0
     lines = attach(plan(wish), longer)[0].lines
     assert all(not line.records for line in lines)
-    for path, _ in longer[1:]:
-        (path.parent / "analysis-phase0.json").touch()
+    for path, record in longer[1:]:
+        config = RunConfig.from_dict(record["config"])
+        write_analysis(path.parent / analysis_name(0), analysis_of(config, [0.5] * 50))
     by_name = {line.config.name: line.records for line in attach(plan(wish), longer)[0].lines}
     assert {name for name, records in by_name.items() if records} == {"lucir/cifar100/sizes50"}
     ((seed, (path, cut)),) = by_name["lucir/cifar100/sizes50"].items()  # seed 2 was not asked for
@@ -58,12 +60,40 @@ def test_their_seeds_are_shown_as_one_model(record_of: Make, tmp_path: Path) -> 
             config = preset(f"lucir{term}/cifar100/{name}", seed=seed)
             path = tmp_path / f"{name}{term}" / "record.json"
             made = analysis_of(config, [alpha] * 50, information=-100.0 - 100.0 * alpha, name=config.name)
-            write_analysis(path.parent / analysis_name(0), {**made, "phase_sizes": [50, 10, 10]})
+            write_analysis(path.parent / analysis_name(0), made)
             there.append((path, record_of(config)))
     (shown,) = attach(plan(Wish(("fig7",), ("cifar100",), seeds=(0, 1))), there)
     drawn = draw(shown, Folders(tmp_path), tmp_path / "fig7")
     text = markdown(drawn.grid)
+    assert len(drawn.grid.rows) == 2  # and not four
     assert "| lucir/cifar100/sizes50 | 2 | 50 |" in text
     assert "| lucir+cwd/cifar100/sizes50 | 2 | 50 |" in text
     (findings,) = drawn.further
     assert "100 of 100" in markdown(findings)  # classes times seeds
+
+
+def test_of_two_precisions_the_one_asked_for_or_the_usual(record_of: Make, tmp_path: Path) -> None:
+    """The model without CwD was trained in both, the others in fp16 alone."""
+    there = []
+    for name, precision in (("lucir", "bf16"), ("lucir", "fp16"), ("lucir+cwd", "fp16")):
+        config = preset(f"{name}/cifar100/b50s10")
+        path = tmp_path / f"{name}-{precision}" / "record.json"
+        write_analysis(path.parent / analysis_name(0), analysis_of(config, [0.5] * 50, name=config.name))
+        there.append((path, record_of(config, precision=precision)))
+
+    def used(settings: dict[str, object]) -> list[str]:
+        (shown,) = attach(plan(Wish(("fig7",), ("cifar100",), settings=settings)), there)
+        return [path.parent.name for line in shown.lines for path, _ in line.records.values()]
+
+    assert used({}) == ["lucir-fp16", "lucir+cwd-fp16"]
+    assert used({"engine.precision": "bf16"}) == ["lucir-bf16"]
+
+
+def test_a_damaged_analysis_counts_as_none(record_of: Make, tmp_path: Path) -> None:
+    config = preset("lucir/cifar100/b50s10")
+    there = [(tmp_path / "record.json", record_of(config))]
+    (tmp_path / analysis_name(0)).write_text('{"format": "phasezero-analysis-1"')
+    (shown,) = attach(plan(Wish(("fig3",), ("cifar100",))), there)
+    assert all(not line.records for line in shown.lines)
+    (told,) = damaged_analyses(there)
+    assert analysis_name(0) in told

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from phasezero.analysis.record import analysis_name, write_analysis
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.engine.checkpoint import finished_phases
@@ -29,6 +30,7 @@ from phasezero.reproduce.plan import (
 )
 from phasezero.reproduce.targets import TARGETS
 from phasezero.results.record import Record
+from samples import analysis_of
 
 Make = Callable[..., Record]
 HERE = Path("there/record.json")
@@ -92,20 +94,20 @@ def test_a_record_is_known_by_what_moves_its_numbers(record_of: Make) -> None:
     elsewhere = {"name": "mine", "engine.device": "cpu", "engine.threads": 7, "seed": 1}
     same = record_of(line.config.override(elsewhere))
     changed = record_of(line.config.override({"training.first.lr": 0.05}))
-    found = with_records(line, (0, 1, 2), Shelf([(HERE, changed), (HERE, same)]))
+    found = with_records(line, (0, 1, 2), Shelf([(HERE, changed), (HERE, same)]).of(line.config))
     assert list(found.records) == [1]
-    assert with_records(line, (0,), Shelf([(HERE, same)])).records == {}
+    assert with_records(line, (0,), Shelf([(HERE, same)]).of(line.config)).records == {}
     exact = replace(line, config=line.config.override({"engine.precision": "tf32"}))
     shelf = Shelf([(HERE, record_of(line.config, precision="bf16"))])
-    assert with_records(exact, (0,), shelf).records == {}
-    assert list(with_records(line, (0,), shelf).records) == [0]
+    assert with_records(exact, (0,), shelf.of(exact.config)).records == {}
+    assert list(with_records(line, (0,), shelf.of(line.config)).records) == [0]
 
 
 def test_records_of_settings_that_are_no_more_are_left_alone(record_of: Make) -> None:
     line = expand(TARGETS["table1"], "cifar100", {})[3]
     old = record_of(line.config)
     old["config"]["training"]["nesterov"] = True
-    assert with_records(line, (0,), Shelf([(HERE, old)])).records == {}
+    assert with_records(line, (0,), Shelf([(HERE, old)]).of(line.config)).records == {}
 
 
 def test_what_is_there_is_not_run_again(record_of: Make) -> None:
@@ -128,9 +130,11 @@ def test_figures_of_models_need_the_model_or_its_analysis(record_of: Make, tmp_p
     record = record_of(config)
     there = [(tmp_path / "record.json", record)]
     assert attach(plan(wish), there)[0].lines[0].records == {}
-    (tmp_path / "analysis-phase0.json").touch()  # of another phase than the last
+    write_analysis(
+        tmp_path / analysis_name(0), analysis_of(config, [0.5] * 4)
+    )  # of another phase than the last
     assert attach(plan(wish), there)[0].lines[0].records == {}
-    (tmp_path / "analysis-phase1.json").touch()
+    write_analysis(tmp_path / analysis_name(1), analysis_of(config, [0.5] * 6))
     assert list(attach(plan(wish), there)[0].lines[0].records) == [0]
     (tmp_path / "analysis-phase1.json").rename(tmp_path / "checkpoint.safetensors")
     assert list(attach(plan(wish), there)[0].lines[0].records) == [0]

@@ -92,7 +92,8 @@ def _find_state(
         if len(latest.phases) == phase + 1:
             return latest
     if phase == 0 and store is not None:
-        found = PhaseZeroStore(store).find(phase_zero_key(config, trainer.data, trainer, made_in))
+        key = phase_zero_key(config, trainer.data, trainer, made_in)
+        found = PhaseZeroStore(store).find(key, trainer)
         if found is not None:
             return found
     raise UserError(

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from phasezero.analysis.compare import TABLE_K, Finding, values_of
 from phasezero.analysis.record import Analysis, AnalysisGroup, Split, floors, group_analyses, measured
 from phasezero.analysis.spectra import CONSTANT, Form
-from phasezero.results.grid import NOTHING, Grid
+from phasezero.results.grid import NOTHING, Cell, Grid, Spread
 from phasezero.results.metrics import mean_and_deviation
 
-Cells = tuple[list[str], list[list[str]]]
+Cells = tuple[list[str], list[list[Cell]]]
 """A header and rows."""
 
 _MOST_NAMES = 4
@@ -40,13 +40,13 @@ def analysis_cells(
 
 def _row(
     group: AnalysisGroup, ks: Sequence[int], split: Split, form: Form, classes: Sequence[str] | None
-) -> list[str]:
+) -> list[Cell]:
     found = [measured(one, split, form) for one in group.analyses]
     seen = group.first["seen_classes"]
     chosen = group.first["classes"][:seen] if classes is None else classes
     places = [group.first["classes"].index(name) for name in chosen]
 
-    def spread_of(k: int | None, digits: int) -> str:
+    def spread_of(k: int | None, digits: int) -> Spread:
         values = [values_of(one, split, form, chosen, k) for one in group.analyses]
         return _spread([math.fsum(some) / len(some) for some in values], digits)
 
@@ -63,7 +63,9 @@ def _row(
         _spread([one["accuracy"] for one in group.analyses], 2),
         *(spread_of(k, 3) for k in ks),
         spread_of(None, 1) if one_floor else NOTHING,
-        f"{sum(floored) / len(floored):.1f} of {group.first['feature_size']}" if one_floor else NOTHING,
+        Spread(sum(floored) / len(floored), note=f"of {group.first['feature_size']}", digits=1)
+        if one_floor
+        else NOTHING,
         _spread(known, 1) if len(known) == len(constant) else NOTHING,
         _spread(ratios, 3) if ratios else NOTHING,
         _spread([m["overlap"]["nearest_mean_error"] for m in found], 2),
@@ -133,7 +135,7 @@ def finding_cells(findings: Iterable[Finding]) -> Cells:
         index == 0 or (findings[index - 1].claim, findings[index - 1].models) != (one.claim, one.models)
         for index, one in enumerate(findings)
     ]
-    rows = [
+    rows: list[list[Cell]] = [
         [
             finding.claim if is_new else "",
             " -> ".join(finding.models) if is_new else "",
@@ -186,6 +188,5 @@ def _first_few(names: Sequence[str]) -> str:
     return ", ".join([*names[:_MOST_NAMES], *([f"and {more} more"] if more > 0 else [])])
 
 
-def _spread(values: Sequence[float], digits: int) -> str:
-    mean, deviation, _ = mean_and_deviation(values)
-    return f"{mean:.{digits}f}" if deviation is None else f"{mean:.{digits}f} ± {deviation:.{digits}f}"
+def _spread(values: Sequence[float], digits: int) -> Spread:
+    return Spread(*mean_and_deviation(values)[:2], digits=digits)

@@ -143,6 +143,7 @@ class Suite:
 
     def packed(self, count: int) -> Comparison:
         """Steps of several runs at once, each on a lane of its own; the time of one step of all."""
+        self._reset_peak()
         runs = [self._stepper(0, number) for number in range(count)]
         ours = self._time(lambda: [run() for run in runs])
         return Comparison(f"{count} runs at once, phase 0", None, ours, self._throughput(ours, count, 0))

@@ -55,7 +55,9 @@ def bench(
 
 def bench_table(comparisons: list[Comparison], report: dict[str, Any]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
-    for name in ("", "published, ms", "ours, ms", "ratio", "images/s", "TFLOP/s", "of matrix rate"):
+    names = ["", "published, ms", "ours, ms", "ratio", "images/s", "TFLOP/s", "of matrix rate"]
+    names += ["peak MiB"] * any("peak_memory_mib" in one.facts for one in comparisons)
+    for name in names:
         table.add_column(name, justify="right" if name else "left")
     for one in comparisons:
         facts = one.facts
@@ -67,6 +69,7 @@ def bench_table(comparisons: list[Comparison], report: dict[str, Any]) -> Table:
             f"{facts['images_per_second']:,.0f}" if "images_per_second" in facts else "",
             f"{facts['tflops']:.3g}" if "tflops" in facts else "",
             f"{facts['share_of_matrix_rate']:.0%}" if "share_of_matrix_rate" in facts else "",
+            *([f"{facts['peak_memory_mib']:,.0f}"] if "peak_memory_mib" in facts else []),
         )
     machine = report["environment"]
     cost = report["cost_of_cwd"]
@@ -75,5 +78,9 @@ def bench_table(comparisons: list[Comparison], report: dict[str, Any]) -> Table:
         f"{machine['engine']}; a large matrix product runs at {report['matrix_tflops']:.3g} TFLOP/s; CwD adds "
         f"{cost['published']:.1%} to a published step, {cost['ours']:.1%} to ours"
     )
+    if min(cost.values()) < 0:
+        table.caption += (
+            ": noise, for a term costs something; measure longer (--seconds) on a quieter machine"
+        )
     table.caption_justify = "left"
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +9,8 @@ import typer
 
 from phasezero.commands.options import warn
 from phasezero.errors import UserError
-from phasezero.reproduce.illustrate import draw_figures
-from phasezero.reproduce.ledger import read_results, write_results
+from phasezero.reproduce.ledger import write_results
 from phasezero.results.files import write_whole
-from phasezero.session import writable
 
 
 def results(
@@ -26,12 +23,7 @@ def results(
     """Every cell of the paper beside the records in a folder: the gap, n, verified or why not."""
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder")
-    if figures:
-        with writable(folder):
-            drawn = draw_figures(folder, read_results(folder, warn)[0])
-        for path in drawn:
-            print(f"wrote {path}", file=sys.stderr)
-    text = write_results(folder, out.parent if out else Path(), warn)
+    text = write_results(folder, out.parent if out else Path(), warn, figures=figures)
     if out is None:
         print(text, end="")
         return

@@ -58,7 +58,12 @@ def save_checkpoint(
         "images": trainer.images_hash(len(phases)),
     }
     with replacing(path) as temporary:
+        temporary.touch()
+        mode = (
+            temporary.stat().st_mode
+        )  # as other files of this user get; safetensors hides its own from everybody
         save_file(tensors, temporary, metadata={"format": FORMAT, "facts": json.dumps(facts)})
+        temporary.chmod(mode)
 
 
 def load_checkpoint(

@@ -44,7 +44,10 @@ from phasezero.results.record import PhaseRecord, Record
 # Three runs on streams of one process come to a third more images/s than one after the other, 5% ahead of three
 # processes under MPS; two come to most of it, and beyond three the card is at its power limit (docs/speed.md).
 MOST_ON_A_GPU = 3
-BYTES_FOR_A_RUN = 12 << 30  # ResNet-18, batch 128, with a teacher, on 32x32 images takes about a third of it
+# ResNet-18 at batch 128 on 32x32 images takes 1.1 GiB, three such runs 2.4 (docs/speed.md); cuDNN's search for
+# algorithms takes more for a moment. What photos take has not been measured.
+SMALL_IMAGES = ("glyphs", "cifar100")
+BYTES_FOR_A_RUN = {True: 4 << 30, False: 12 << 30}
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ def workers_for(configs: Sequence[RunConfig]) -> int:
         if len(devices) > 1:
             return 1
         free, _ = torch.cuda.mem_get_info(devices.pop())
-        return max(1, min(len(configs), MOST_ON_A_GPU, free // BYTES_FOR_A_RUN))
+        small = all(config.protocol.data in SMALL_IMAGES for config in configs)
+        return max(1, min(len(configs), MOST_ON_A_GPU, free // BYTES_FOR_A_RUN[small]))
     threads = [config.engine.threads for config in configs]
     if not all(threads):
         return 1

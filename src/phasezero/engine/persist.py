@@ -71,7 +71,7 @@ def train_phases(
             key = phase_zero_key(config, data, trainer)
             claim.enter_context(store.claim(key))
             clock = time.perf_counter()  # having waited for another run's phase 0 is not computing
-            found = store.find(key)
+            found = store.find(key, trainer)
             if found is not None:
                 claim.close()
                 trainer.restore(1, found.model, found.exemplars)

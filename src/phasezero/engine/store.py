@@ -1,8 +1,8 @@
 """Finished phase-0 states, kept by content: what went into one is hashed, and the hash is its name.
 
 S=10, 5 and 2 share their phase 0, as do LUCIR and AANet, and an oracle is the phase 0 of all classes. An entry
-is a checkpoint file with a note beside it; one whose file does not match the note's digest, or whose note is of
-another key, is never used.
+is a checkpoint file with a note beside it; one whose file does not match the note's digest, whose note is of
+another key, or whose images have other numbers, is never used.
 """
 
 from __future__ import annotations
@@ -105,13 +105,17 @@ class PhaseZeroStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def find(self, key: str) -> Checkpoint | None:
-        """The entry of that key; None where there is none, or none to be trusted."""
+    def find(self, key: str, trainer: Trainer) -> Checkpoint | None:
+        """The entry of that key; None where there is none, or none to be trusted.
+
+        Nor is one whose images have other numbers in the trainer's data, because those of later classes changed:
+        exemplars are kept as numbers. It is made anew then, under the same key.
+        """
         entry = self._entry(key)
         if not entry.sound:
             return None
         try:
-            return load_checkpoint(entry.path)
+            return load_checkpoint(entry.path, trainer=trainer)
         except UserError:
             return None
 

@@ -16,9 +16,17 @@ from phasezero.engine.deadline import Deadline
 from phasezero.engine.listener import Listener
 from phasezero.engine.parallel import workers_for
 from phasezero.errors import UserError, unknown
-from phasezero.reproduce.beginnings import beginnings, begun
+from phasezero.reproduce.beginnings import Beginnings
 from phasezero.reproduce.estimate import Estimate, estimate
-from phasezero.reproduce.pictures import MODEL_VIEWS, SPHERES, Folders, can_be_shown, draw, is_analysed
+from phasezero.reproduce.pictures import (
+    MODEL_VIEWS,
+    SPHERES,
+    Folders,
+    can_be_shown,
+    damaged_analyses,
+    draw,
+    is_analysed,
+)
 from phasezero.reproduce.plan import (
     Filters,
     Shelf,
@@ -69,14 +77,11 @@ def plan(wish: Wish) -> list[Shown]:
     )
     for target in targets:
         for data in choose_data(target, wish.data):
-            lines = [
-                line
-                for line in expand(target, data, settings, full=wish.full)
-                if wish.filters.admit(line.config)
-            ]
+            every = expand(target, data, settings, full=wish.full)
+            lines = [line for line in every if wish.filters.admit(line.config)]
             if lines:
-                seeds = wish.seeds or target.seeds
-                planned.append(Shown(target, data, lines, settings, seeds, wish.filters))
+                filters = wish.filters if len(lines) < len(every) else Filters()  # which left out nothing
+                planned.append(Shown(target, data, lines, settings, wish.seeds or target.seeds, filters))
     if not planned:
         raise UserError("nothing is left of these tables and figures; loosen --method or --step")
     return planned
@@ -91,11 +96,15 @@ def attach(planned: Sequence[Shown], records: Sequence[tuple[Path, Record]]) -> 
     for shown in planned:
         view = shown.target.view
         shelf = Shelf(one for one in records if can_be_shown(view, *one))
-        usual = usual_precision(shown.lines, shelf)
-        lines = [with_records(line, shown.seeds, shelf, usual) for line in shown.lines]
-        if view in MODEL_VIEWS and view not in SPHERES:  # which show classes to come, too
-            found = beginnings(one for one in records if is_analysed(view, one[0], 0))
-            lines = [begun(line, shown.seeds, found) for line in lines]
+        # Spheres show classes to come, too.
+        alone = view in MODEL_VIEWS and view not in SPHERES
+        begun = Beginnings(one for one in records if alone and is_analysed(view, one[0], 0))
+        found = [[*shelf.of(line.config), *begun.of(line, shown.seeds)] for line in shown.lines]
+        usual = usual_precision(one for some in found for one in some)
+        lines = [
+            with_records(line, shown.seeds, some, usual)
+            for line, some in zip(shown.lines, found, strict=True)
+        ]
         attached.append(replace(shown, lines=lines))
     return attached
 
@@ -134,6 +143,9 @@ def reproduce(
         console.print(
             f"note: the next phase of {too_long} of them takes longer than the time limit: not started"
         )
+    if any(shown.target.view in MODEL_VIEWS for shown in planned):
+        for said in damaged_analyses(found):
+            console.print(f"note: {said}; counted as not there", markup=False)
     for said in before:
         console.print(f"note: not run again, {DIVERGED} in its folder says why: {said}", markup=False)
     if dry_run:

@@ -22,12 +22,11 @@ def on_cifar100(target: str) -> list[Line]:
 
 def _of_one_precision(target: str, shelf: Shelf) -> tuple[list[Line], str]:
     """A target's lines with the records of the precision that has most of them: they are not averaged together."""
-    precision = usual_precision(on_cifar100(target), shelf)
-    if not precision:
-        return on_cifar100(target), ""
-    some = Shelf(one for one in shelf.records if one[1]["environment"]["precision"] == precision)
-    seeds = {record["seed"] for _, record in some.records}
-    return [with_records(line, seeds, some) for line in on_cifar100(target)], precision
+    lines = on_cifar100(target)
+    precision = usual_precision(one for line in lines for one in shelf.of(line.config))
+    usual = Shelf(one for one in shelf.records if one[1]["environment"]["precision"] == precision)
+    seeds = {record["seed"] for _, record in usual.records}
+    return [with_records(line, seeds, usual.of(line.config)) for line in lines], precision
 
 
 def _checked(

@@ -71,10 +71,17 @@ def check_gains(table1: Sequence[Entry]) -> Checked:
     measured = {key: [one for one in some if one.ours is not None] for key, some in families.items()}
     sentences = [_sentence(families[key], some) for key, some in measured.items() if some]
     positive = verdict_of(_positive(some) for some in measured.values() if some)
-    grows = verdict_of(found for some in measured.values() if (found := _grows(some)) is not None)
+    known = {key: found for key, some in measured.items() if (found := _grows(some)) is not None}
+    grows = verdict_of(known.values())
+    if known and len(known) < len(families):
+        grows += f" (so far {', '.join(_name(*key) for key in known)})"
     if unmeasured := [key for key, some in measured.items() if not some]:
-        names = [f"{NAMES[method]} on {PAPER_NAMES[data]}" for data, method in unmeasured]
-        sentences.append(f"No pair of runs yet for {', '.join(names)}.")
+        sentences.append(f"No pair of runs yet for {', '.join(_name(*key) for key in unmeasured)}.")
+    by_paper = {key: list({one.step: one.paper for one in some}.values()) for key, some in families.items()}
+    shrinks = [key for key, curve in by_paper.items() if not all(a < b for a, b in pairwise(curve))]
+    if shrinks:
+        names = ", ".join(_name(*key) for key in shrinks)
+        sentences.append(f"In the paper's own table the gain does not grow at every step for {names}.")
     entries = [entry for entry in table1 if any(term.name == "cwd" for term in entry.line.config.initial)]
     used = [*entries, *(other for entry in entries for other in table1 if _twins(other, entry))]
     return Checked(
@@ -85,6 +92,10 @@ def check_gains(table1: Sequence[Entry]) -> Checked:
         grids=[_grid(listed)],
         sources=[path for entry in used for path, _ in entry.line.records.values()],
     )
+
+
+def _name(data: str, method: str) -> str:
+    return f"{NAMES[method]} on {PAPER_NAMES[data]}"
 
 
 def _positive(some: Sequence[Gain]) -> bool:
@@ -102,7 +113,7 @@ def _grows(some: Sequence[Gain]) -> bool | None:
 
 
 def _sentence(family: Sequence[Gain], measured: Sequence[Gain]) -> str:
-    name = f"{NAMES[family[0].method]} on {PAPER_NAMES[family[0].data]}"
+    name = _name(family[0].data, family[0].method)
     shown = ", ".join(f"{one.ours:+.2f} at S={one.step}" for one in measured)
     sign = "positive" if _positive(measured) else "not positive everywhere"
     growth = {

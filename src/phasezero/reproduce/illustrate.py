@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from phasezero.errors import UserError
 from phasezero.reproduce.conduct import Wish, attach, plan
 from phasezero.reproduce.pictures import Folders, draw
 from phasezero.reproduce.targets import CIFAR100
+from phasezero.reproduce.views import Shown
+from phasezero.results.files import write_whole
 from phasezero.results.record import Record
 
 FIGURES = {
@@ -28,19 +30,34 @@ FOLDER = "figures"
 
 def figures_of(claim: str, folder: Path) -> list[Path]:
     """Those of a claim that were drawn; a figure with several panels is several files."""
-    return sorted((folder / FOLDER).glob(f"{FIGURES[claim]}-{CIFAR100}*.svg"))
+    return sorted((folder / FOLDER).glob(f"{FIGURES[claim]}-{CIFAR100}*.svg")) if claim in FIGURES else []
 
 
 def draw_figures(folder: Path, records: Sequence[tuple[Path, Record]]) -> list[Path]:
-    """Draws every figure that has something to show, as SVG; those of an earlier time go."""
-    target = folder / FOLDER
+    """Draws every figure that has something to show, of all seeds there are, as SVG; others of an earlier time go."""
+    seeds = tuple(sorted({record["seed"] for _, record in records}))
+    wish = Wish(tuple(FIGURES.values()), (CIFAR100,), seeds)
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        for shown in attach(plan(Wish(tuple(FIGURES.values()), (CIFAR100,))), records):
+        for shown in filter(_tells_something, attach(plan(wish), records)):
             draw(shown, Folders(place), place / f"{shown.target.name}-{CIFAR100}")
+        texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(place.glob("*.svg"))}
+    if not texts:
+        return []
+    try:
+        (folder / FOLDER).mkdir(exist_ok=True)
+        for name, text in texts.items():
+            write_whole(folder / FOLDER / name, text)
         for old in (old for claim in FIGURES for old in figures_of(claim, folder)):
-            old.unlink()
-        drawn = sorted(place.glob("*.svg"))
-        if drawn:
-            target.mkdir(exist_ok=True)
-        return [Path(shutil.copy(path, target)) for path in drawn]
+            if old.name not in texts:
+                old.unlink()
+    except OSError as error:
+        told = error.strerror or error
+        raise UserError(f"{folder / FOLDER} cannot be written: {told}; do without --figures") from None
+    return [folder / FOLDER / name for name in texts]
+
+
+def _tells_something(shown: Shown) -> bool:
+    """More than the run without a term, where the figure is about terms."""
+    about_terms = any(line.config.initial for line in shown.lines)
+    return any(line.records for line in shown.lines if line.config.initial or not about_terms)

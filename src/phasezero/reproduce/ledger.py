@@ -11,10 +11,10 @@ from phasezero.errors import UserError
 from phasezero.reproduce.cells import ENOUGH, TOLERANCE, Entry, by_precision, entries, table
 from phasezero.reproduce.claims import CLAIM_KEYS, check_claims
 from phasezero.reproduce.gains import check_gains
-from phasezero.reproduce.illustrate import figures_of
+from phasezero.reproduce.illustrate import draw_figures, figures_of
 from phasezero.reproduce.notes import FILE_NAME, read_notes
 from phasezero.reproduce.plan import Shelf, expand
-from phasezero.reproduce.targets import CIFAR100, TARGETS
+from phasezero.reproduce.targets import CIFAR100, PAPER_NAMES, TARGETS
 from phasezero.reproduce.verdicts import Checked
 from phasezero.reproduce.views import Shown, cells_grid, computed_on, relative
 from phasezero.results.grid import NOTHING, Cell, Grid, markdown
@@ -77,9 +77,16 @@ def read_results(
     return records, analyses
 
 
-def write_results(folder: Path, start: Path, complain: Complain | None = None) -> str:
-    """The text of RESULTS.md for the records and analyses in a folder, their paths as seen from `start`."""
+def write_results(
+    folder: Path, start: Path, complain: Complain | None = None, *, figures: bool = False
+) -> str:
+    """The text of RESULTS.md for the records and analyses in a folder, their paths as seen from `start`.
+
+    With `figures` those of the claims are drawn anew; else it shows those that are there.
+    """
     records, analyses = read_results(folder, complain)
+    if figures and not draw_figures(folder, records) and complain:
+        complain(f"no figure drawn: {folder} has no record on {PAPER_NAMES[CIFAR100]} that one is of")
     shelf = Shelf(records)
     by_table = {name: entries(TARGETS[name], shelf) for name in TABLES}
     names = {name: {entry.line.config.name for entry in listed} for name, listed in by_table.items()}
@@ -90,6 +97,8 @@ def write_results(folder: Path, start: Path, complain: Complain | None = None) -
     lines += [line for shown in stand_ins.values() for line in shown.lines]
     used = {path for line in lines for path, _ in line.records.values()}
     used |= {path for claim in claims for path in claim.sources}
+    analysed = {path.parent for path in used}  # a claim that stands on an analysis does on its run
+    used |= {path for path, _ in records if path.parent in analysed}
 
     made_by = f"# Results\n\nMade by `phasezero results` from the records in `{relative(folder, start)}`.\n"
     parts = [made_by, INTRODUCTION, _summary(by_table), _claims_summary(claims)]

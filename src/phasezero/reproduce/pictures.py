@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from phasezero.analysis.tables import (
     findings_grid,
 )
 from phasezero.config import RunConfig
+from phasezero.errors import UserError
 from phasezero.reproduce.beginnings import told_alone
 from phasezero.reproduce.plan import Line
 from phasezero.reproduce.views import (
@@ -75,7 +76,22 @@ def can_be_shown(view: str, path: Path, record: Record) -> bool:
 def is_analysed(view: str, path: Path, phase: int) -> bool:
     """Whether a phase's analysis as a view wants it is beside a record."""
     analysis = path.parent / analysis_name(phase)
-    return analysis.exists() and (view != "information" or _has_usual_floor(read_analysis(analysis)))
+    if not analysis.exists():
+        return False
+    try:
+        found = read_analysis(analysis)
+    except UserError:  # damaged, or of another version
+        return False
+    return view != "information" or _has_usual_floor(found)
+
+
+def damaged_analyses(records: Iterable[tuple[Path, Record]]) -> Iterator[str]:
+    """Why analyses beside these records count as not there."""
+    for analysis in sorted(one for path, _ in records for one in path.parent.glob(analysis_name("*"))):
+        try:
+            read_analysis(analysis)
+        except UserError as error:
+            yield str(error)
 
 
 def _has_usual_floor(analysis: Analysis) -> bool:
@@ -111,8 +127,8 @@ def analyse(view: str, lines: Sequence[Line], place: Folders) -> list[Analysis]:
                 own.parent.mkdir(parents=True, exist_ok=True)
                 write_analysis(own, made)
                 kept = [read_analysis(own)]
-            begun = len(kept[0]["phase_sizes"]) > len(record["phases"])  # a longer run stands in
-            found.append(told_alone(kept[0], line.seeded(seed), line.config.name) if begun else kept[0])
+            alone = len(line.config.protocol.phase_sizes) == 1 and not future  # perhaps from a longer run
+            found.append(told_alone(kept[0], line.seeded(seed), line.config.name) if alone else kept[0])
     return found
 
 
@@ -156,7 +172,8 @@ def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path) -> Draw
         "sphere": _sphere,
         "sphere of all": _sphere,
     }
-    files += write_every_format(base, lambda path: drawing[view](shown, analyses, path, caption))
+    below = f"{caption} {_seeds(shown)}"
+    files += write_every_format(base, lambda path: drawing[view](shown, analyses, path, below))
     return Drawn(Grid(*cells, f"{caption} {about}"), further, files)
 
 
@@ -183,13 +200,19 @@ def _drawn_classes(view: str, analyses: Sequence[Analysis]) -> str:
     return f"{'Class' if len(names) == 1 else 'Classes'} drawn: {', '.join(names)}." if names else ""
 
 
+def _seeds(shown: Shown) -> str:
+    """What a table has a column for, and a figure must say."""
+    counts = sorted({len(line.records) for line in shown.lines if line.records})
+    return f"n={' to '.join(dict.fromkeys(str(count) for count in (counts[0], counts[-1])))}."
+
+
 def _curves(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
     """A file for each panel."""
     paths: list[Path] = []
     for title in dict.fromkeys(line.panel for line in lines):
         groups = [group(shown, line) for line in lines if line.panel == title]
         part = base.with_name("-".join(filter(None, [base.name, slug(title.partition(":")[0]).lower()])))
-        make = partial(draw_groups, groups, title=title, caption=shown.caption)
+        make = partial(draw_groups, groups, title=title, caption=f"{shown.caption} {_seeds(shown)}")
         paths += write_every_format(part, make)
     return paths
 
@@ -201,7 +224,7 @@ def _sweep(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
 
     def make(path: Path) -> None:
         labels = {"x_label": "CwD coefficient eta", "y_label": "Average incremental accuracy (%)"}
-        draw_sweep(by_step, path, caption=shown.caption, **labels)
+        draw_sweep(by_step, path, caption=f"{shown.caption} {_seeds(shown)}", **labels)
 
     return write_every_format(base, make)
 

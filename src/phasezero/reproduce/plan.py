@@ -186,19 +186,18 @@ class Shelf:
         ]
 
 
-def usual_precision(lines: Iterable[Line], shelf: Shelf) -> str:
-    """The precision that most records of these lines have; empty where there is none."""
-    counts = Counter(
-        record["environment"]["precision"] for line in lines for _, record in shelf.of(line.config)
-    )
-    return min(counts, key=lambda name: (-counts[name], name), default="")
+def usual_precision(records: Iterable[tuple[Path, Record]]) -> str:
+    """What most of them have; of equally many the first, and empty without any."""
+    counts = Counter(record["environment"]["precision"] for _, record in records)
+    return counts.most_common(1)[0][0] if counts else ""
 
 
-def with_records(line: Line, seeds: Iterable[int], shelf: Shelf, precision: str = "") -> Line:
-    """The line with the records that are there already; of two for one seed one of `precision`, else the first."""
+def with_records(
+    line: Line, seeds: Iterable[int], found: Iterable[tuple[Path, Record]], precision: str = ""
+) -> Line:
+    """The line with the records found for it; of two for one seed one of `precision`, else the first."""
     by_seed: dict[int, tuple[Path, Record]] = {}
-    there = sorted(shelf.of(line.config), key=lambda one: one[1]["environment"]["precision"] != precision)
-    for path, record in there:
+    for path, record in sorted(found, key=lambda one: one[1]["environment"]["precision"] != precision):
         if record["seed"] in seeds:
             by_seed.setdefault(record["seed"], (path, record))
     return replace(line, records=by_seed)

@@ -187,7 +187,7 @@ _ALL = (
         seeds=(0,),
         note="The paper does not say which images and which scaling its proxy is of: training images, and features "
         "of unit length, because the proxy is in absolute units and the head leaves the length free. Eigenvalues "
-        "that too few images force to zero are raised to a floor.",
+        "near zero, of too few images or of features that are constant, are raised to a floor.",
     ),
     Target(
         "fig8",

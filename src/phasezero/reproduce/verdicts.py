@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from phasezero.reproduce.views import relative
 from phasezero.results.grid import Grid, markdown
@@ -49,7 +50,7 @@ class Checked:
         lines += [f"- {sentence}" for sentence in self.sentences]
         parts = ["\n".join(lines[:2]) + "\n", "".join(f"{line}\n" for line in lines[2:])]
         parts += [f"Note: {note}\n" if note else ""]
-        parts += [f"![{path.stem}]({relative(path, start)})\n" for path in figures]
+        parts += [f"![{path.stem}]({quote(relative(path, start))})\n" for path in figures]
         parts += [markdown(grid) for grid in self.grids if grid.rows]
         if self.sources:
             parts.append(f"Stands on {', '.join(folded(relative(path, start) for path in self.sources))}.\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -227,9 +228,8 @@ def computed_on(record: Record) -> str:
 
 
 def relative(path: Path, start: Path) -> str:
-    """As short as it can be said from a folder."""
-    path, start = path.resolve(), start.resolve()
-    return str(path.relative_to(start) if path.is_relative_to(start) else path)
+    """As seen from a folder."""
+    return Path(os.path.relpath(path.resolve(), start.resolve())).as_posix()
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,11 @@ class Spread:
     deviation: float | None = None
     note: str = ""
     sign: bool = False
+    digits: int = 2
 
     def __str__(self) -> str:
-        mean = f"{self.mean:+.2f}" if self.sign else f"{self.mean:.2f}"
-        spread = "" if self.deviation is None else f" ± {self.deviation:.2f}"
+        mean = f"{self.mean:{'+' * self.sign}.{self.digits}f}"
+        spread = "" if self.deviation is None else f" ± {self.deviation:.{self.digits}f}"
         return mean + spread + (f" ({self.note})" if self.note else "")
 
 

@@ -95,12 +95,17 @@ def draw_spread(axes: Axes, x: Sequence[float], values: Sequence[Sequence[float]
         markevery=-(-len(means) // MOST_MARKERS),
         zorder=3,
     )
-    if any(deviation is not None for _, deviation, _ in spread):
-        low = [mean - (deviation or 0.0) for mean, deviation, _ in spread]
-        high = [mean + (deviation or 0.0) for mean, deviation, _ in spread]
-        if len(x) == 1:  # nothing to shade
-            axes.vlines(x, low, high, color=colour, linewidth=1)
-        axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+    known = [
+        (place, mean - deviation, mean + deviation)
+        for place, (mean, deviation, _) in zip(x, spread, strict=True)
+        if deviation is not None
+    ]
+    if known:
+        places, low, high = zip(*known, strict=True)
+        if 1 < len(known) == len(means):
+            axes.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
+        else:  # a band would narrow towards points of one run, as if these were certain
+            axes.vlines(places, low, high, color=colour, linewidth=1)
     return line
 
 

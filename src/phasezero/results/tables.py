@@ -239,6 +239,8 @@ def _classes(record: Record) -> str:
 
 def _protocol(record: Record) -> str:
     first, *later = [phase["new_classes"] for phase in record["phases"]]
+    if not later:
+        return f"{first} classes at once"
     if len(set(later)) == 1:
         return f"B={first} S={later[0]}, {len(later) + 1} phases"
     return "+".join(map(str, [first, *later]))
