@@ -13,6 +13,7 @@ from torch._dynamo.testing import CompileCounter
 from phasezero import run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
+from phasezero.engine import step
 from phasezero.engine.device import COMPILATION_PAYS, Device
 from phasezero.engine.passes import StagePass
 from phasezero.engine.trainer import check
@@ -39,8 +40,11 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileCounter]:
         for one in (model, teacher):
             if one is not None:
                 one.compiled_sizes.add(stage.schedule.batch_size)
+        if teacher is None:  # phase 0, as long stages have it
+            self.program.compile_judge(stage.schedule.batch_size)
 
     monkeypatch.setattr(models, "compiled", compiled)
+    monkeypatch.setattr(step, "compiled", compiled)
     monkeypatch.setattr(StagePass, "__init__", with_compiled_sizes)
     models.compiled_look.cache_clear()
     yield counting
@@ -53,10 +57,14 @@ def test_one_compilation_for_all_phases_and_runs(
 ) -> None:
     config = toy_config()
     run(config, data=toy_data)
-    assert counter.frame_count == 2  # the model in training, the teacher in evaluation
+    assert counter.frame_count == 3  # the model in training, the teacher in evaluation, the loss of phase 0
     run(replace(config, seed=1), data=toy_data)
-    run(config.override({"protocol.phase_sizes": [3, 1, 1]}), data=toy_data)
-    assert counter.frame_count == 2
+    other_eta = replace(config.initial[0], weight=0.25)
+    run(replace(config, initial=(other_eta,)), data=toy_data)
+    run(config.override({"protocol.phase_sizes": [4, 1, 1]}), data=toy_data)
+    assert counter.frame_count == 3
+    run(replace(config, initial=()), data=toy_data)
+    assert counter.frame_count == 4  # another loss
 
 
 def test_another_network_is_compiled_for_itself(
@@ -65,7 +73,7 @@ def test_another_network_is_compiled_for_itself(
     run(toy_config(), data=toy_data)
     before = counter.frame_count
     run(toy_config().override({"network.last_relu": True}), data=toy_data)
-    assert counter.frame_count == 2 * before
+    assert counter.frame_count == before + 2  # in training and as a teacher; the loss is the same
 
 
 def test_long_runs_are_compiled_on_a_gpu_and_short_ones_are_not(

@@ -76,6 +76,12 @@ def test_what_only_later_phases_see_does_not(
     assert key_of(toy_config().override(setting), toy_data) == key_of(toy_config(), toy_data)
 
 
+def test_lucir_and_aanet_share_their_phase_zero(toy_config: Make, toy_data: ImageData) -> None:
+    shared = toy_config("lucir/glyphs/b50s10"), toy_config("aanet/glyphs/b50s10")
+    assert len({key_of(config, toy_data) for config in shared}) == 1
+    assert key_of(toy_config("podnet/glyphs/b50s10"), toy_data) != key_of(shared[0], toy_data)
+
+
 def test_an_oracle_belongs_to_the_key(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:
     """Mimicking a model of other classes, or another file, is another phase 0."""
     oracle = tmp_path / "oracle.safetensors"
