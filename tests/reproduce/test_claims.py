@@ -29,7 +29,7 @@ def section(folder: Path, start: str) -> str:
 
 def verdict(text: str) -> str:
     """Without how many models it stands on."""
-    return re.sub(r" \(so far \d+ of \d+ models\)", "", text.split("**")[1])
+    return re.sub(r" \(so far \d+ of \d+ (models|settings)\)", "", text.split("**")[1])
 
 
 @pytest.fixture
@@ -266,7 +266,7 @@ def test_the_curve_over_eta(keep: Callable[..., None], tmp_path: Path) -> None:
     assert verdict(text) == "Holds."
     assert "the best eta is 1, +2.20 from eta 0, and -0.70 from there to eta 1.25" in text
     assert "| 10 | 1 | 2 | 68.20 ± 0.28 |" in text
-    assert "**Holds (so far 5 of 12 models).**" in text
+    assert "**Holds (so far 5 of 12 settings).**" in text
     assert "## Records that are no cell" not in write_results(tmp_path, tmp_path)
     keep(lucir(10, "cwd:0.25"), [10.0], "tf32")  # another precision does not come in
     assert "| 10 | 0.25 |" not in section(tmp_path, start)

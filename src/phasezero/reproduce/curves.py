@@ -40,7 +40,7 @@ def _checked(
 ) -> Checked:
     """What came of a claim that all `lines` are about, and that stands on the records of those `used`."""
     paths = [path for line in used for path, _ in line.records.values()]
-    verdict = so_far(verdict_of(verdicts), [line.records for line in lines])
+    verdict = so_far(verdict_of(verdicts), [line.records for line in lines], "settings")
     return Checked(key, title, verdict, sentences, grids, paths)
 
 

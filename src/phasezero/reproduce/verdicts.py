@@ -26,12 +26,12 @@ def verdict_of(found: Iterable[bool]) -> str:
     return HOLDS if all(said) else DOES_NOT_HOLD
 
 
-def so_far(verdict: str, there: Iterable[object]) -> str:
+def so_far(verdict: str, there: Iterable[object], what: str = "models") -> str:
     """Says how much of what the paper shows a verdict stands on; `there` is true where something is."""
     found = [bool(one) for one in there]
     if verdict == NO_RECORD or all(found):
         return verdict
-    return f"{verdict} (so far {sum(found)} of {len(found)} models)"
+    return f"{verdict} (so far {sum(found)} of {len(found)} {what})"
 
 
 @dataclass(frozen=True)

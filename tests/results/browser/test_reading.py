@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from phasezero.results.record import Record
+from phasezero.results.record import Record, summarise
 from samples import HOSTILE, PAGE_ANALYSIS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -261,3 +261,17 @@ def test_what_a_run_does_not_say_of_its_machine_is_a_dash(
         MISSING,
         "files",
     ]
+
+
+def test_a_run_of_one_phase_has_forgotten_nothing_yet(
+    visit_other: Open, make_record: Callable[..., Record]
+) -> None:
+    record = make_record()
+    record["phases"] = record["phases"][:1]
+    record["summary"] = summarise(record["phases"])
+    page = visit_other([record])
+    assert (
+        page.locator("#forgetting-chart-readout").inner_text()
+        == "No run of two phases or more is switched on."
+    )
+    assert "50 classes at once" in page.locator("#facts").inner_text()

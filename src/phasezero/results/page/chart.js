@@ -20,7 +20,7 @@ const pointAt = (one, place) => one.points.find((point) => point[0] === place);
 const short = (value, step) => fixed(value, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
 
 // `series`: {index, label, points: [[x, mean, deviation or null], ...]}; `levels`: {index, value}.
-function lineChart(box, { title, xName, yName, atX }) {
+function lineChart(box, { title, xName, yName, atX, missing = "No run is switched on that has these values." }) {
   const readout = make("p", { class: "readout", "aria-live": "polite", id: `${box.id}-readout` });
   const tip = make("div", { class: "tip", "aria-hidden": "true", hidden: true });
   const frame = make(
@@ -73,7 +73,7 @@ function lineChart(box, { title, xName, yName, atX }) {
   function redraw() {
     plot?.svg.remove();
     tip.hidden = true;
-    readout.textContent = series.length ? hint : "No run is switched on that has these values.";
+    readout.textContent = series.length ? hint : missing;
     const width = Math.max(frame.clientWidth, 240);
     const height = Math.round(Math.min(Math.max(width * 0.52, 270), 440));
     const room = { left: 46, right: 18, top: 30, bottom: 44 };

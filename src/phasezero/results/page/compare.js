@@ -16,6 +16,7 @@ const forgettingChart = lineChart(byId("forgetting-chart"), {
   xName: "Phase in which the classes came",
   yName: "Accuracy lost by the end, points",
   atX: (phase) => `classes of phase ${phase}`,
+  missing: "No run of two phases or more is switched on.",
 });
 const spectraChart = lineChart(byId("spectra-chart"), {
   title: "Spectra",
