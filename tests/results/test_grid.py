@@ -97,3 +97,16 @@ def test_latex_tables_stay_within_the_page() -> None:
 
 def test_markdown_lets_no_html_through() -> None:
     assert "<script" not in markdown(Grid(["run"], [["<script>alert(1)</script>"]]))
+
+
+def test_remarks_stand_on_the_left() -> None:
+    grid = Grid(["run", "n", "why"], [["a", "1", "so that a table is read from the left"]], remarks=True)
+    assert markdown(grid).splitlines()[1] == "| --- | ---: | --- |"
+    assert r"\begin{tabular}{lrp{12em}}" in latex(grid)
+
+
+def test_digits() -> None:
+    assert [str(Spread(0.12345, 0.5, digits=3)), str(Spread(2.0, digits=1, note="of 64"))] == [
+        "0.123 ± 0.500",
+        "2.0 (of 64)",
+    ]

@@ -107,4 +107,4 @@ def table(target: Target, listed: Sequence[Entry], notes: Mapping[str, str]) -> 
         name = PAPER_NAMES[entry.data]
         row = [name, label(entry.line.config), *sizes, entry.precision or NOTHING, *numbers]
         rows.append([*row, verified, remark or NOTHING])
-    return Grid(header, rows, target.note, words=2)
+    return Grid(header, rows, target.note, words=2, remarks=True)

@@ -173,4 +173,4 @@ def other_runs(records: Iterable[Record]) -> Grid:
             values = [run["average_incremental_accuracy"] for run in metrics]
             row.append(spread(values) if values else NOTHING)
         rows.append([*row, ", ".join(preset_differences(group.records[0])) or "nothing"])
-    return Grid(header, rows)
+    return Grid(header, rows, remarks=True)

@@ -39,12 +39,16 @@ Cell = str | Spread
 
 @dataclass(frozen=True)
 class Grid:
-    """Headings, rows, a caption. The first `words` columns hold text, the others numbers."""
+    """Headings, rows, a caption. The first `words` columns hold text, with `remarks` the last too; others numbers."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
     words: int = 1
+    remarks: bool = False
+
+    def holds_words(self, place: int) -> bool:
+        return place < self.words or (self.remarks and place == len(self.header) - 1)
 
     def texts(self) -> list[list[str]]:
         return [[str(cell) for cell in row] for row in self.rows]
@@ -68,7 +72,7 @@ class _Drawn:
         for places, (header, *rows) in fit(lines, self.grid.words, options.max_width):
             table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
             for place, name in zip(places, header, strict=True):
-                justify: Literal["left", "right"] = "left" if place < self.grid.words else "right"
+                justify: Literal["left", "right"] = "left" if self.grid.holds_words(place) else "right"
                 table.add_column(Text(name), justify=justify, overflow="fold")
             for row in rows:
                 table.add_row(*map(Text, row))  # Text: a [name] is not markup
@@ -84,7 +88,7 @@ def terminal(grid: Grid) -> RenderableType:
 
 def markdown(grid: Grid) -> str:
     """Ends in a newline."""
-    rule = ["---"] * grid.words + ["---:"] * (len(grid.header) - grid.words)
+    rule = ["---" if grid.holds_words(place) else "---:" for place in range(len(grid.header))]
     lines = [list(grid.header), rule, *grid.texts()]
     # `<` could begin HTML, which Markdown lets through.
     escaped = [
@@ -130,9 +134,9 @@ def latex(grid: Grid) -> str:
     """A table in the style of booktabs, no wider than the text and over several pages if it must."""
     texts = [list(grid.header), *grid.texts()]
     widths = [max(len(line[place]) for line in texts) for place in range(len(grid.header))]
-    wrapped = [place < grid.words and width > _WRAPPED for place, width in enumerate(widths)]
+    wrapped = [grid.holds_words(place) and width > _WRAPPED for place, width in enumerate(widths)]
     columns = "".join(
-        (rf"p{{{_WRAPPED / 2:g}em}}" if wrapped[place] else "l") if place < grid.words else "r"
+        (rf"p{{{_WRAPPED / 2:g}em}}" if wrapped[place] else "l") if grid.holds_words(place) else "r"
         for place in range(len(widths))
     )
     needed = sum(min(width, _WRAPPED) if wrap else width for width, wrap in zip(widths, wrapped, strict=True))
