@@ -47,7 +47,7 @@ MOST_ON_A_GPU = 3
 # ResNet-18 at batch 128 on 32x32 images takes 1.1 GiB, three such runs 2.4 (docs/speed.md); cuDNN's search for
 # algorithms takes more for a moment. What photos take has not been measured.
 SMALL_IMAGES = ("glyphs", "cifar100")
-BYTES_FOR_A_RUN = {True: 4 << 30, False: 12 << 30}
+BYTES_ON_SMALL_IMAGES, BYTES_ON_PHOTOS = 4 << 30, 12 << 30
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ def workers_for(configs: Sequence[RunConfig]) -> int:
             return 1
         free, _ = torch.cuda.mem_get_info(devices.pop())
         small = all(config.protocol.data in SMALL_IMAGES for config in configs)
-        return max(1, min(len(configs), MOST_ON_A_GPU, free // BYTES_FOR_A_RUN[small]))
+        for_a_run = BYTES_ON_SMALL_IMAGES if small else BYTES_ON_PHOTOS
+        return max(1, min(len(configs), MOST_ON_A_GPU, free // for_a_run))
     threads = [config.engine.threads for config in configs]
     if not all(threads):
         return 1

@@ -6,8 +6,8 @@ written down here and, where it is about accuracy, in `curves.py`; nothing is de
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Container, Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,7 @@ from phasezero.analysis.tables import (
     chosen_columns,
     findings_grid,
 )
-from phasezero.config import RunConfig
-from phasezero.errors import UserError
-from phasezero.reproduce.beginnings import told_alone
+from phasezero.reproduce.beginnings import by_phase_zero, told_alone
 from phasezero.reproduce.curves import check_eta_curve, check_mimic, on_cifar100
 from phasezero.reproduce.plan import Line, Shelf, phase_zero_of, usual_precision
 from phasezero.reproduce.verdicts import DOES_NOT_HOLD, HOLDS, NO_RECORD, ON_AVERAGE, Checked, so_far
@@ -69,18 +67,13 @@ def models_of_figures(analyses: Iterable[tuple[Path, Analysis]]) -> list[Model]:
 
     Its analysis is told as that of the run of phase 0 alone.
     """
-    by_phase_zero: dict[str, tuple[Path, Analysis]] = {}
-    for path, analysis in analyses:
-        if analysis["phase"] == 0:
-            with contextlib.suppress(UserError):  # of another version, with settings that are no more
-                config = RunConfig.from_dict(analysis["config"])
-                by_phase_zero.setdefault(phase_zero_of(config), (path, analysis))
-    seeds = sorted({analysis["seed"] for _, analysis in by_phase_zero.values()})
+    there = by_phase_zero((one["config"], (path, one)) for path, one in analyses if one["phase"] == 0)
+    seeds = sorted({analysis["seed"] for some in there.values() for _, analysis in some})
     lines = {line.config.name: line for name in ("fig3", "fig4", "fig7") for line in on_cifar100(name)}
     models = []
     for line in lines.values():
-        found = [by_phase_zero.get(phase_zero_of(line.seeded(seed))) for seed in seeds]
-        models.append(Model(line, tuple(_told_as(line, *one) for one in found if one)))
+        found = [one for seed in seeds for one in there.get(phase_zero_of(line.seeded(seed)), [])[:1]]
+        models.append(Model(line, tuple(_told_as(line, *one) for one in found)))
     return models
 
 
@@ -129,7 +122,8 @@ def _spectra(key: str, claim: compare.Claim, title: str, models: Sequence[Model]
     missing = [model.line.config.name for model in models if not model.found]
     sentences = [f"Not analysed yet: {', '.join(missing)}."] if missing else []
     names = {name for finding in findings for name in finding.models}
-    if alone := [] if claim == "nearer to the oracle" else _others(analyses, names):
+    alone = list(dict.fromkeys(one["name"] for one in analyses if one["name"] not in names))
+    if alone and claim != "nearer to the oracle":  # which is not about neighbours
         same = "seed and floor" if claim == "more information" else "seed"
         sentences.append(f"Analysed, but without a neighbour of the same {same}: {'; '.join(alone)}.")
     grids = []
@@ -155,10 +149,10 @@ def _spectra(key: str, claim: compare.Claim, title: str, models: Sequence[Model]
 
 
 def _of_other_features(claim: compare.Claim, analyses: Sequence[Analysis], shown: Form) -> Iterable[str]:
-    choices: list[tuple[Form, Split]] = [(form, split) for split in SPLITS for form in FORMS]
-    for form, split in choices:
-        found = _findings(claim, analyses, form, split)
-        if found and (form, split) != (shown, "train"):
+    for split, form in itertools.product(SPLITS, FORMS):
+        if (split, form) == ("train", shown):
+            continue
+        if found := _findings(claim, analyses, form, split):
             agreeing, cases = sum(one.holds for one in found), sum(one.cases for one in found)
             means = sum(one.holds_on_average for one in found)
             yield (
@@ -173,10 +167,6 @@ def _findings(
     """For every k that was measured in all of them: the paper speaks of every fixed k."""
     ks = sorted(set.intersection(*(set(one["k"]) for one in analyses))) if analyses else []
     return compare.compare(analyses, ks=ks, form=form, split=split, claims=[claim], left_out=[])
-
-
-def _others(analyses: Sequence[Analysis], names: Container[str]) -> list[str]:
-    return list(dict.fromkeys(one["name"] for one in analyses if one["name"] not in names))
 
 
 def _times_k(findings: Sequence[compare.Finding]) -> str:
@@ -199,8 +189,11 @@ def _verdict_of(findings: Sequence[compare.Finding]) -> str:
     if not findings:
         return NO_RECORD
     holding = sum(finding.holds_on_average for finding in findings)
+    told = f"on average in {holding} of {len(findings)} comparisons"
+    if not holding:
+        return DOES_NOT_HOLD
+    if 2 * holding <= len(findings):
+        return f"{DOES_NOT_HOLD} ({told})"
     if holding < len(findings):
-        told = f"on average in {holding} of {len(findings)} comparisons"
-        kind = f"{HOLDS} {told}" if 2 * holding > len(findings) else f"{DOES_NOT_HOLD} ({told})"
-        return kind if holding else DOES_NOT_HOLD
+        return f"{HOLDS} {told}"
     return ON_AVERAGE if any(finding.exceptions for finding in findings) else HOLDS

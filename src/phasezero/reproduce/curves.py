@@ -96,9 +96,8 @@ def check_mimic(shelf: Shelf) -> Checked:
         verdicts.append(lifts and abs(change) <= HARDLY)
         used += there
     header = ["B", "beta", "n", *measures]
-    caption = "Accuracy in percent; later phases: the mean of all but phase 0. Compared seed by seed." + _in(
-        precision
-    )
+    caption = "Accuracy in percent; later phases: the mean of all but phase 0. Compared seed by seed."
+    caption += _in(precision)
     title = (
         "Mimicking the oracle in phase 0 lifts later phases, while phase 0 hardly changes (Fig. 2, Fig. 11)"
     )
