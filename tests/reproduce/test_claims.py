@@ -228,14 +228,19 @@ def test_mimicking_the_oracle(keep: Callable[..., None], tmp_path: Path) -> None
     keep(lucir(10, "mimic:5"), [62.0], first=80.5)
     keep(lucir(10, "mimic:10"), [64.0, 66.0], first=79.5)
     text = section(tmp_path, start)
-    assert verdict(text) == "Holds."
-    assert "phase 0 changes by +0.50 at most (within 1 point)" in text
-    # B, beta, n, phase 0, later phases, last, average: (79.5 + 64) / 2 and (79.5 + 66) / 2
-    assert "| 50 | 10 | 2 | 79.50 ± 0.00 | 65.00 ± 1.41 | 65.00 ± 1.41 | 72.25 ± 0.71 |" in text
+    assert verdict(text) == "Lifts: holds; phase 0 hardly changes: holds."
+    assert (
+        "lifted by every beta above 0 that was run; phase 0 changes by +0.50 at most (within 1 point)" in text
+    )
+    # B, beta, n, phase 0, later phases, last, average: (79.5 + 64) / 2 and (79.5 + 66) / 2; then changes,
+    # of later phases by 4 and 0.5.
+    values = "79.50 ± 0.00 | 65.00 ± 1.41 | 65.00 ± 1.41 | 72.25 ± 0.71"
+    assert f"| 50 | 10 | 2 | {values} | -0.50 | +2.25 | +2.25 | +0.88 |" in text
+    assert "| 50 | 5 | 1 | 80.50 | 62.00 | 62.00 | 71.25 | +0.50 | +2.00 | +2.00 | +1.25 |" in text
     assert "10 classes first, then 10 at a time: no record yet of beta 0" in text
     keep(lucir(10, "mimic:15"), [70.0], first=82.0)
     text = section(tmp_path, start)
-    assert verdict(text) == "Does not hold."
+    assert verdict(text) == "Lifts: holds; phase 0 hardly changes: holds in 2 of 3 cases."
     assert "+2.00 at most (beyond 1 point)" in text
     assert "| 10 | 10 |" not in text
 
@@ -244,8 +249,11 @@ def test_a_beta_that_lowers_later_phases(keep: Callable[..., None], tmp_path: Pa
     keep(lucir(10, base=10), [60.0])
     keep(lucir(10, "mimic:1", base=10), [59.9])
     text = section(tmp_path, "Mimicking the oracle")
-    assert verdict(text) == "Does not hold."
-    assert "not lifted" in text
+    assert verdict(text) == "Lifts: does not hold; phase 0 hardly changes: holds."
+    keep(lucir(10, "mimic:5", base=10), [60.1])
+    text = section(tmp_path, "Mimicking the oracle")
+    assert verdict(text) == "Lifts: holds in 1 of 2 cases; phase 0 hardly changes: holds."
+    assert "lifted by every beta above 0 that was run but 1;" in text
 
 
 def test_the_curve_over_eta(keep: Callable[..., None], tmp_path: Path) -> None:

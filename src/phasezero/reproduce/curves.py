@@ -7,9 +7,9 @@ from statistics import fmean
 
 from phasezero.reproduce.plan import Line, Shelf, expand, usual_precision, with_records
 from phasezero.reproduce.targets import CIFAR100, TARGETS
-from phasezero.reproduce.verdicts import Checked, so_far, verdict_of
+from phasezero.reproduce.verdicts import NO_RECORD, Checked, so_far, verdict_of
 from phasezero.reproduce.views import averages
-from phasezero.results.grid import Cell, Grid, Spread
+from phasezero.results.grid import NOTHING, Cell, Grid, Spread
 from phasezero.results.metrics import mean_and_deviation
 from phasezero.results.record import Record
 from phasezero.results.tables import spread
@@ -35,15 +35,15 @@ def _checked(
     key: str,
     title: str,
     lines: Sequence[Line],
-    verdicts: Sequence[bool],
+    verdict: str,
     sentences: list[str],
     grids: list[Grid],
     used: Iterable[Line],
 ) -> Checked:
     """What came of a claim that all `lines` are about, and that stands on the records of those `used`."""
     paths = [path for line in used for path, _ in line.records.values()]
-    verdict = so_far(verdict_of(verdicts), [line.records for line in lines], "settings")
-    return Checked(key, title, verdict, sentences, grids, paths)
+    counted = so_far(verdict, [line.records for line in lines], "settings")
+    return Checked(key, title, counted, sentences, grids, paths)
 
 
 def accuracies(record: Record) -> list[float]:
@@ -51,58 +51,78 @@ def accuracies(record: Record) -> list[float]:
     return [phase["accuracy"]["head"] for phase in record["phases"]]
 
 
-def check_mimic(shelf: Shelf) -> Checked:
-    """Later phases: their mean and the last one, both above those of beta 0; phase 0 within HARDLY of it.
+MEASURES: dict[str, Callable[[list[float]], float]] = {
+    "phase 0": lambda run: run[0],
+    "later phases": lambda run: fmean(run[1:]),
+    "last": lambda run: run[-1],
+    "average": fmean,
+}
+"""Of a run's accuracies after each phase."""
 
-    Each beta is compared with beta 0 over the seeds that both have.
+
+def check_mimic(shelf: Shelf) -> Checked:
+    """Of each beta: later phases, their mean and the last one, above those of beta 0; phase 0 within HARDLY of it.
+
+    Each is compared with beta 0 over the seeds that both have.
     """
     lines, precision = _of_one_precision("fig11", shelf)
-    measures: dict[str, Callable[[list[float]], float]] = {
-        "phase 0": lambda run: run[0],
-        "later phases": lambda run: sum(run[1:]) / len(run[1:]),
-        "last": lambda run: run[-1],
-        "average": lambda run: sum(run) / len(run),
-    }
     rows: list[list[Cell]] = []
-    sentences, verdicts, used = [], [], []
+    sentences, used = [], []
+    lifts: list[bool] = []
+    stays: list[bool] = []
     for panel in dict.fromkeys(line.panel for line in lines):
         there = [line for line in lines if line.panel == panel and line.records]
-        by_beta: dict[float, dict[int, dict[str, float]]] = {}
+        by_beta = {line.weight: _measured(line) for line in there}
+        plain = by_beta.get(0.0, {})
+        changes = {
+            beta: {name: fmean(some[seed][name] - plain[seed][name] for seed in seeds) for name in MEASURES}
+            for beta, some in by_beta.items()
+            if beta and (seeds := some.keys() & plain.keys())
+        }
         for line in there:
-            of_seed = by_beta[line.weight] = {
-                seed: {name: measure(accuracies(record)) for name, measure in measures.items()}
-                for seed, (_, record) in sorted(line.records.items())
-            }
-            values = [spread([one[name] for one in of_seed.values()]) for name in measures]
-            rows.append([str(line.config.protocol.base), f"{line.weight:g}", str(len(of_seed)), *values])
-        plain = by_beta.pop(0.0, {})
+            runs = by_beta[line.weight].values()
+            change = changes.get(line.weight)
+            rows.append([str(line.config.protocol.base), f"{line.weight:g}", str(len(runs))])
+            rows[-1] += [spread([run[name] for run in runs]) for name in MEASURES]
+            rows[-1] += [Spread(change[name], sign=True) if change else NOTHING for name in MEASURES]
         where = panel.partition(": ")[2]
-        rises = [
-            {name: fmean(some[seed][name] - plain[seed][name] for seed in seeds) for name in measures}
-            for some in by_beta.values()
-            if (seeds := some.keys() & plain.keys())
-        ]
-        if not rises:
-            what = "beta 0" if not plain else "a seed that both have" if by_beta else "beta above 0"
+        if not changes:
+            what = "beta 0" if not plain else "a seed that both have" if len(by_beta) > 1 else "beta above 0"
             sentences.append(f"{where}: no record yet of {what}.")
             continue
-        lifts = all(rise[name] > 0 for rise in rises for name in ("later phases", "last"))
-        change = max((rise["phase 0"] for rise in rises), key=abs)
+        lifted = {beta: min(change["later phases"], change["last"]) > 0 for beta, change in changes.items()}
+        not_lifted = [f"{beta:g}" for beta, found in lifted.items() if not found]
+        but = f" but {', '.join(not_lifted)}" if not_lifted else ""
+        most = max((change["phase 0"] for change in changes.values()), key=abs)
         sentences.append(
-            f"{where}: later phases are {'' if lifts else 'not '}lifted by every beta above 0 that was run; "
-            f"phase 0 changes by {change:+.2f} at most ({'within' if abs(change) <= HARDLY else 'beyond'} "
-            f"{HARDLY:g} point)."
+            f"{where}: later phases are lifted by every beta above 0 that was run{but}; "
+            f"phase 0 changes by {most:+.2f} at most "
+            f"({'within' if abs(most) <= HARDLY else 'beyond'} {HARDLY:g} point)."
         )
-        verdicts.append(lifts and abs(change) <= HARDLY)
+        lifts += lifted.values()
+        stays += [abs(change["phase 0"]) <= HARDLY for change in changes.values()]
         used += there
-    header = ["B", "beta", "n", *measures]
-    caption = "Accuracy in percent; later phases: the mean of all but phase 0. Compared seed by seed."
-    caption += _in(precision)
+    header = ["B", "beta", "n", *MEASURES, *(f"{name}: change" for name in MEASURES)]
+    caption = (
+        "Accuracy in percent; later phases: the mean of all but phase 0. Change: from beta 0, over the seeds that "
+        "both have." + _in(precision)
+    )
     title = (
         "Mimicking the oracle in phase 0 lifts later phases, while phase 0 hardly changes (Fig. 2, Fig. 11)"
     )
-    grids = [Grid(header, rows, caption)] if verdicts else []
-    return _checked("mimic", title, lines, verdicts, sentences, grids, used)
+    grids = [Grid(header, rows, caption)] if used else []
+    verdict = (
+        f"lifts: {verdict_of(lifts)}; phase 0 hardly changes: {verdict_of(stays)}" if used else NO_RECORD
+    )
+    return _checked("mimic", title, lines, verdict, sentences, grids, used)
+
+
+def _measured(line: Line) -> dict[int, dict[str, float]]:
+    """By seed."""
+    return {
+        seed: {name: measure(accuracies(record)) for name, measure in MEASURES.items()}
+        for seed, (_, record) in sorted(line.records.items())
+    }
 
 
 def check_eta_curve(shelf: Shelf) -> Checked:
@@ -144,7 +164,7 @@ def check_eta_curve(shelf: Shelf) -> Checked:
     caption = "Average incremental accuracy in percent." + _in(precision)
     title = "The average incremental accuracy over eta rises and then falls (Fig. 6)"
     grids = [Grid(["S", "eta", "n", "average"], rows, caption)]
-    return _checked("eta-curve", title, lines, verdicts, sentences, grids, used)
+    return _checked("eta-curve", title, lines, verdict_of(verdicts), sentences, grids, used)
 
 
 def _in(precision: str) -> str:
