@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -233,6 +234,19 @@ def test_an_oracle_knows_the_classes_of_its_run_and_is_the_model_of_all_of_them(
     after_oracle = estimate([oracle, mimic], [], tmp_path).seconds
     assert after_oracle == pytest.approx([whole, alone])
     assert alone > own
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_guesses_know_the_network_of_the_sphere(kind: str) -> None:
+    """An AlexNet takes CIFAR100's images sooner than a ResNet-18, and glyphs not as the network made for them."""
+    device = cast(Device, SimpleNamespace(description="a machine", torch=torch.device(kind)))
+
+    def guess(target: str, data: str) -> float:
+        (shown,) = plan(Wish((target,), (data,), seeds=(0,)))
+        return Pace([]).of(shown.lines[0].config, device, first=True)[0]
+
+    assert guess("fig1", "cifar100") < guess("fig5", "cifar100")
+    assert guess("fig1", "cifar100") == guess("fig1", "glyphs") != guess("fig5", "glyphs")
 
 
 def test_phases_in_a_checkpoint_are_not_counted(

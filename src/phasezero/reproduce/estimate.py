@@ -20,11 +20,17 @@ from phasezero.session import CHECKPOINT, run_folder
 SIZES = {"glyphs": (100, 168), "cifar100": (100, 500), "imagenet100": (100, 1290), "imagenet": (1000, 1281)}
 
 # Seconds an image of a phase 0, where no record tells: a CPU core, or an H200 with captured steps
-# (docs/speed.md); ImageNet's photos are guessed. A later phase has a teacher, and some methods do more.
+# (docs/speed.md); ImageNet's photos are guessed, and so is the sphere's network on a GPU. A later phase has a
+# teacher, and some methods do more.
 GUESSES = {
     "cpu": {"glyphs": 3e-4, "cifar100": 6e-2, "imagenet100": 1.0, "imagenet": 1.0},
     "cuda": {"glyphs": 2e-5, "cifar100": 2.5e-5, "imagenet100": 5e-4, "imagenet": 5e-4},
 }
+OTHER_NETWORKS = {
+    "cpu": {("glyphs", "alexnet-3d"): 2.4e-3, ("cifar100", "alexnet-3d"): 2.4e-3},
+    "cuda": {("glyphs", "alexnet-3d"): 1e-5, ("cifar100", "alexnet-3d"): 1e-5},
+}
+"""Where a target's network is not the data set's usual one."""
 LATER = {"podnet": 2.1, "aanet": 3.2}
 USUAL_LATER = 1.4
 
@@ -64,7 +70,8 @@ class Pace:
             known = self.sums.get((device.description, config.network.name, what, first))
             if known is not None and known.images:
                 return known.seconds / known.images, True
-        guess = GUESSES["cuda" if device.torch.type == "cuda" else "cpu"][family_of(config.protocol.data)]
+        machine, family = "cuda" if device.torch.type == "cuda" else "cpu", family_of(config.protocol.data)
+        guess = OTHER_NETWORKS[machine].get((family, config.network.name), GUESSES[machine][family])
         return guess * (1.0 if first else LATER.get(config.method.name, USUAL_LATER)), False
 
 
