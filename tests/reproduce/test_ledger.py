@@ -12,9 +12,11 @@ import pytest
 from phasezero.config import RunConfig
 from phasezero.errors import UserError
 from phasezero.presets import build_config, preset
+from phasezero.reproduce.conduct import Wish, plan
 from phasezero.reproduce.illustrate import draw_figures
 from phasezero.reproduce.ledger import read_results, write_results
 from phasezero.results.record import Record, write_record
+from phasezero.session import CHECKPOINT
 
 Make = Callable[..., Record]
 ROOT = Path(__file__).parents[2]
@@ -152,6 +154,26 @@ def test_figures_of_claims_are_drawn_from_what_is_there_and_shown(
     curve = text.partition("### The average incremental accuracy over eta")[2]
     assert "![fig6-cifar100](results/figures/fig6-cifar100.svg)" in curve
     assert "fig3-cifar100" not in text
+
+
+def test_figures_are_drawn_from_analyses_and_nothing_is_computed_for_them(
+    keep: Callable[..., None], tmp_path: Path
+) -> None:
+    """A model's state beside its record would need the data to be analysed: it is left alone."""
+    folder = tmp_path / "results"
+    (shown,) = plan(Wish(("fig1",), ("cifar100",), seeds=(0,)))
+    keep(shown.lines[-1].config, [70.0], where="sphere")
+    (folder / "sphere" / CHECKPOINT).touch()
+    assert draw_figures(folder, read_results(folder)[0]) == []
+
+
+def test_pictures_without_a_claim_are_shown(tmp_path: Path) -> None:
+    picture = tmp_path / "results" / "figures" / "fig8-cifar100.svg"
+    picture.parent.mkdir(parents=True)
+    assert "sphere" not in write_results(tmp_path / "results", tmp_path)
+    picture.touch()
+    text = write_results(tmp_path / "results", tmp_path)
+    assert "![fig8-cifar100](results/figures/fig8-cifar100.svg)" in text.partition("on the sphere")[2]
 
 
 def words_of(figure: Path) -> str:

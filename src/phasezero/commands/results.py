@@ -17,7 +17,7 @@ def results(
     folder: Annotated[Path, typer.Argument(help="A folder with records at any depth.")] = Path("results"),
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write; else printed.")] = None,
     figures: Annotated[
-        bool, typer.Option("--figures", help="Also draw the claims' figures, into FOLDER/figures.")
+        bool, typer.Option("--figures", help="Also draw the paper's figures, into FOLDER/figures.")
     ] = False,
 ) -> None:
     """Every cell of the paper beside the records in a folder: the gap, n, verified or why not."""

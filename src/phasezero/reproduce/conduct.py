@@ -87,15 +87,18 @@ def plan(wish: Wish) -> list[Shown]:
     return planned
 
 
-def attach(planned: Sequence[Shown], records: Sequence[tuple[Path, Record]]) -> list[Shown]:
-    """The same with the records that are there. A figure of models wants the model, too, or its analysis.
+def attach(
+    planned: Sequence[Shown], records: Sequence[tuple[Path, Record]], *, states: bool = True
+) -> list[Shown]:
+    """The same with the records that are there. A figure of models wants the model's state, too, or its analysis.
 
-    Of a seed in several precisions the one is taken that most records of the table or figure have.
+    Without `states` it must be the analysis. Of a seed in several precisions the one is taken that most records of
+    the table or figure have.
     """
     attached = []
     for shown in planned:
         view = shown.target.view
-        shelf = Shelf(one for one in records if can_be_shown(view, *one))
+        shelf = Shelf(one for one in records if can_be_shown(view, *one, states=states))
         # Spheres show classes to come, too.
         alone = view in MODEL_VIEWS and view not in SPHERES
         begun = Beginnings(one for one in records if alone and is_analysed(view, one[0], 0))

@@ -11,11 +11,11 @@ from phasezero.errors import UserError
 from phasezero.reproduce.cells import ENOUGH, TOLERANCE, Entry, by_precision, entries, table
 from phasezero.reproduce.claims import CLAIM_KEYS, check_claims
 from phasezero.reproduce.gains import check_gains
-from phasezero.reproduce.illustrate import draw_figures, figures_of
+from phasezero.reproduce.illustrate import draw_figures, figures_of, pictures
 from phasezero.reproduce.notes import FILE_NAME, read_notes
 from phasezero.reproduce.plan import Shelf, expand
 from phasezero.reproduce.targets import CIFAR100, PAPER_NAMES, TARGETS
-from phasezero.reproduce.verdicts import Checked
+from phasezero.reproduce.verdicts import Checked, figure
 from phasezero.reproduce.views import Shown, cells_grid, computed_on, relative
 from phasezero.results.grid import NOTHING, Cell, Grid, markdown
 from phasezero.results.jsonfile import read_json
@@ -40,6 +40,12 @@ The paper made all but the first on ImageNet100; here they are held against CIFA
 training images. "Holds": in every case that was looked at; what was not is named. "On average": the means over
 classes and seeds agree (in all comparisons where no number is given), single classes do not. Figures are those of the
 paper that show a claim, as far as there are runs for them.
+"""
+
+SPHERES = """## Features on the sphere
+
+The paper's Figs. 1 and 8, of an AlexNet with features of three numbers on CIFAR100; it gives no number for them,
+and names neither classes nor coefficients.
 """
 
 Analyses = list[tuple[Path, Analysis]]
@@ -82,7 +88,7 @@ def write_results(
 ) -> str:
     """The text of RESULTS.md for the records and analyses in a folder, their paths as seen from `start`.
 
-    With `figures` those of the claims are drawn anew; else it shows those that are there.
+    With `figures` the paper's are drawn anew; else it shows those that are there.
     """
     records, analyses = read_results(folder, complain)
     if figures and not draw_figures(folder, records) and complain:
@@ -112,6 +118,9 @@ def write_results(
         claim.markdown(notes.claims.get(claim.key, ""), start, figures_of(claim.key, folder))
         for claim in claims
     ]
+    if drawn := pictures(folder):
+        parts.append(SPHERES)
+        parts += [_pictured(title, paths, start) for title, paths in drawn.items()]
     others = [record for path, record in records if path not in used]
     if others:
         parts.append("## Records that are no cell of the paper\n\n" + markdown(other_runs(others)))
@@ -120,6 +129,10 @@ def write_results(
         grid = Grid(["run", "seed", "computed on", "record"], rows, words=4)
         parts.append("## Records behind the cells and claims\n\n" + markdown(grid))
     return "\n".join(parts)
+
+
+def _pictured(title: str, paths: Sequence[Path], start: Path) -> str:
+    return "\n".join([f"{title}:\n", *(figure(path, start) for path in paths)])
 
 
 def _claims_summary(claims: Sequence[Checked]) -> str:

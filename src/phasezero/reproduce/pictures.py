@@ -66,9 +66,12 @@ class Folders:
     store: Path | None = None
 
 
-def can_be_shown(view: str, path: Path, record: Record) -> bool:
-    """Whether what a view wants of a run is still beside its record: for a model its state, or its analysis."""
-    if view not in MODEL_VIEWS or (path.parent / CHECKPOINT).exists():
+def can_be_shown(view: str, path: Path, record: Record, *, states: bool = True) -> bool:
+    """Whether what a view wants of a run is still beside its record: for a model its state, or its analysis.
+
+    Without `states` nothing is to be computed: a state alone is not enough.
+    """
+    if view not in MODEL_VIEWS or (states and (path.parent / CHECKPOINT).exists()):
         return True
     return is_analysed(view, path, _phase_shown(view, record))
 

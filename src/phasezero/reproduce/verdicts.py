@@ -50,11 +50,16 @@ class Checked:
         lines += [f"- {sentence}" for sentence in self.sentences]
         parts = ["\n".join(lines[:2]) + "\n", "".join(f"{line}\n" for line in lines[2:])]
         parts += [f"Note: {note}\n" if note else ""]
-        parts += [f"![{path.stem}]({quote(relative(path, start))})\n" for path in figures]
+        parts += [figure(path, start) for path in figures]
         parts += [markdown(grid) for grid in self.grids if grid.rows]
         if self.sources:
             parts.append(f"Stands on {', '.join(folded(relative(path, start) for path in self.sources))}.\n")
         return "\n".join(filter(None, parts))
+
+
+def figure(path: Path, start: Path) -> str:
+    """In Markdown, as seen from `start`."""
+    return f"![{path.stem}]({quote(relative(path, start))})\n"
 
 
 def folded(paths: Iterable[str]) -> list[str]:
