@@ -105,7 +105,7 @@ class TotalProgress:
 
 class _Share:
     def __init__(self, whole: TotalProgress, place: int) -> None:
-        self.whole, self.place, self.phases = whole, place, 0
+        self.whole, self.place, self.phases, self.images = whole, place, 0, 0
 
     def reused(self, phase: PhaseRecord) -> None:
         pass
@@ -116,11 +116,15 @@ class _Share:
         self.whole.show()
 
     def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        self.images += images
         self.whole.show(images)
 
     def phase(self, result: PhaseResult) -> None:
         if result.phase.index == self.phases - 1:
             self.whole.finished += 1
+            self.whole.planned[self.place] = (
+                self.images
+            )  # less than announced where a method sets images aside
             self.whole.show()
 
 
@@ -133,7 +137,7 @@ class RunProgress:
 
     def __init__(self, progress: Progress, config: RunConfig, place: int, runs: int) -> None:
         self.progress = progress
-        self.phases = 0
+        self.phases, self.images = 0, 0
         self.stays = runs <= MOST_BARS
         self.title = f"[{place + 1}/{runs}] {config.name} seed {config.seed}"
         self.task = progress.add_task(self.title, total=None, now="", loss="")
@@ -147,11 +151,12 @@ class RunProgress:
 
     def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
         now = f"phase {phase.index}/{self.phases - 1} {stage} {epoch + 1}/{epochs}"
+        self.images += images
         self.progress.update(self.task, advance=images, now=now, loss=f"loss {loss:.3f}")
 
     def phase(self, result: PhaseResult) -> None:
         if result.phase.index == self.phases - 1:
-            self.progress.update(self.task, now="done", loss="", visible=self.stays)
+            self.progress.update(self.task, total=self.images, now="done", loss="", visible=self.stays)
         seconds = f"{result.seconds['total']:.1f} s"
         self._line(result.phase.index, result.phase.seen, result.accuracies["head"], seconds)
 

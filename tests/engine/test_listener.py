@@ -98,3 +98,14 @@ def test_the_bar_over_all_runs_is_corrected_by_what_runs_find(
     first = 2 * (4 * 14) + 2 * (2 * 14 + 4 * 3) + 2 * (2 * 14 + 6 * 3)
     second = 2 * (4 * 14 + 4 * 3)
     assert (task.total, task.completed, task.fields["now"]) == (first + second, first + second, "2/2 runs")
+
+
+def test_bars_end_full_though_a_method_sets_images_aside(
+    toy_data: ImageData, toy_config: Callable[..., RunConfig]
+) -> None:
+    progress = make_progress(Console(quiet=True))
+    total = TotalProgress(progress, [250])
+    config = toy_config("bic/glyphs/b50s10")
+    own = RunProgress(progress, config, 0, 1)
+    run(config, data=toy_data, listener=Listeners([own, total.watch(0)]))
+    assert [task.finished for task in progress.tasks] == [True, True]
