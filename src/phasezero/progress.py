@@ -86,7 +86,9 @@ class _Roomy(ProgressColumn):
 
 
 class TotalProgress:
-    """The bar over all runs. It counts images: what is planned, corrected by what a run says when it starts."""
+    """The bar over all runs. It counts images: what is planned, corrected by what a run says when it starts, and by
+    what it had in the end: a method may set images aside (BiC).
+    """
 
     def __init__(self, progress: Progress, planned: Sequence[int]) -> None:
         self.progress, self.planned = progress, list(planned)
@@ -122,9 +124,7 @@ class _Share:
     def phase(self, result: PhaseResult) -> None:
         if result.phase.index == self.phases - 1:
             self.whole.finished += 1
-            self.whole.planned[self.place] = (
-                self.images
-            )  # less than announced where a method sets images aside
+            self.whole.planned[self.place] = self.images
             self.whole.show()
 
 

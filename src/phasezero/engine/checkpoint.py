@@ -59,9 +59,7 @@ def save_checkpoint(
     }
     with replacing(path) as temporary:
         temporary.touch()
-        mode = (
-            temporary.stat().st_mode
-        )  # as other files of this user get; safetensors hides its own from everybody
+        mode = temporary.stat().st_mode  # of any new file of this user; safetensors hides its own from others
         save_file(tensors, temporary, metadata={"format": FORMAT, "facts": json.dumps(facts)})
         temporary.chmod(mode)
 

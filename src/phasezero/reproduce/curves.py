@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 from phasezero.reproduce.plan import Line, Shelf, expand, usual_precision, with_records
@@ -59,6 +59,9 @@ MEASURES: dict[str, Callable[[list[float]], float]] = {
 }
 """Of a run's accuracies after each phase."""
 
+Measured = dict[int, dict[str, float]]
+"""By seed and measure."""
+
 
 def check_mimic(shelf: Shelf) -> Checked:
     """Of each beta: later phases, their mean and the last one, above those of beta 0; phase 0 within HARDLY of it.
@@ -73,12 +76,7 @@ def check_mimic(shelf: Shelf) -> Checked:
     for panel in dict.fromkeys(line.panel for line in lines):
         there = [line for line in lines if line.panel == panel and line.records]
         by_beta = {line.weight: _measured(line) for line in there}
-        plain = by_beta.get(0.0, {})
-        changes = {
-            beta: {name: fmean(some[seed][name] - plain[seed][name] for seed in seeds) for name in MEASURES}
-            for beta, some in by_beta.items()
-            if beta and (seeds := some.keys() & plain.keys())
-        }
+        changes = _changes(by_beta)
         for line in there:
             runs = by_beta[line.weight].values()
             change = changes.get(line.weight)
@@ -87,8 +85,8 @@ def check_mimic(shelf: Shelf) -> Checked:
             rows[-1] += [Spread(change[name], sign=True) if change else NOTHING for name in MEASURES]
         where = panel.partition(": ")[2]
         if not changes:
-            what = "beta 0" if not plain else "a seed that both have" if len(by_beta) > 1 else "beta above 0"
-            sentences.append(f"{where}: no record yet of {what}.")
+            both = "a seed that both have" if len(by_beta) > 1 else "beta above 0"
+            sentences.append(f"{where}: no record yet of {both if 0.0 in by_beta else 'beta 0'}.")
             continue
         lifted = {beta: min(change["later phases"], change["last"]) > 0 for beta, change in changes.items()}
         not_lifted = [f"{beta:g}" for beta, found in lifted.items() if not found]
@@ -117,11 +115,20 @@ def check_mimic(shelf: Shelf) -> Checked:
     return _checked("mimic", title, lines, verdict, sentences, grids, used)
 
 
-def _measured(line: Line) -> dict[int, dict[str, float]]:
-    """By seed."""
+def _measured(line: Line) -> Measured:
     return {
         seed: {name: measure(accuracies(record)) for name, measure in MEASURES.items()}
         for seed, (_, record) in sorted(line.records.items())
+    }
+
+
+def _changes(by_beta: Mapping[float, Measured]) -> dict[float, dict[str, float]]:
+    """From beta 0 to each other beta, in the mean over the seeds that both have; none where they have none."""
+    plain = by_beta.get(0.0, {})
+    return {
+        beta: {name: fmean(some[seed][name] - plain[seed][name] for seed in seeds) for name in MEASURES}
+        for beta, some in by_beta.items()
+        if beta and (seeds := some.keys() & plain.keys())
     }
 
 

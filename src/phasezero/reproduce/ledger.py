@@ -42,7 +42,7 @@ classes and seeds agree (in all comparisons where no number is given), single cl
 paper that show a claim, as far as there are runs for them.
 """
 
-SPHERES = """## Features on the sphere
+ON_THE_SPHERE = """## Features on the sphere
 
 The paper's Figs. 1 and 8, of an AlexNet with features of three numbers on CIFAR100; it gives no number for them,
 and names neither classes nor coefficients.
@@ -119,7 +119,7 @@ def write_results(
         for claim in claims
     ]
     if drawn := pictures(folder):
-        parts.append(SPHERES)
+        parts.append(ON_THE_SPHERE)
         parts += [_pictured(title, paths, start) for title, paths in drawn.items()]
     others = [record for path, record in records if path not in used]
     if others:
