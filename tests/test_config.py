@@ -138,6 +138,10 @@ def test_a_record_that_is_too_old_to_name_a_setting_has_its_first_value() -> Non
     oldest = copy.deepcopy(podnet)
     del oldest["method"]["finetune_statistics"]
     assert with_younger_settings(oldest) == podnet != oldest
+    bic = build_config("bic").override({"method.bias_settles": False}).to_dict()
+    unsettled = copy.deepcopy(bic)
+    del unsettled["method"]["bias_settles"]
+    assert with_younger_settings(unsettled) == bic
     resident = RunConfig().override({"engine.photos": "resident"}).to_dict()
     assert with_younger_settings(resident) == resident
 

@@ -37,9 +37,7 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileCounter]:
         self: StagePass, stage: Any, loss: Any, model: Any, teacher: Any, *rest: Any
     ) -> None:
         original(self, stage, loss, model, teacher, *rest)
-        for one in (model, teacher):
-            if one is not None:
-                one.compiled_sizes.add(stage.schedule.batch_size)
+        self.compile_networks(teacher)
         if teacher is None:  # phase 0, as long stages have it
             self.program.compile_judge(stage.schedule.batch_size)
 
@@ -74,6 +72,16 @@ def test_another_network_is_compiled_for_itself(
     before = counter.frame_count
     run(toy_config().override({"network.last_relu": True}), data=toy_data)
     assert counter.frame_count == before + 2  # in training and as a teacher; the loss is the same
+
+
+def test_a_stage_that_leaves_the_network_still_compiles_nothing(
+    counter: CompileCounter, toy_config: Make, toy_data: ImageData
+) -> None:
+    """BiC fits its pairs on batches of another size in each phase."""
+    config = toy_config("bic/glyphs/b50s10", method__bias_epochs=2)
+    record = run(config, data=toy_data)
+    assert all("bias" in phase["loss"] for phase in record["phases"][1:])
+    assert counter.frame_count == 3  # the model in training, the teacher in evaluation, the loss of phase 0
 
 
 def test_long_runs_are_compiled_on_a_gpu_and_short_ones_are_not(

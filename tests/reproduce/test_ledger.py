@@ -156,6 +156,18 @@ def test_figures_of_claims_are_drawn_from_what_is_there_and_shown(
     assert "fig3-cifar100" not in text
 
 
+def test_each_panel_of_a_figure_counts_its_own_runs(keep: Callable[..., None], tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    keep(preset("lucir/cifar100/b50s5"), [60.0, 61.0, 62.0], where="plain")
+    keep(preset("lucir+cwd/cifar100/b50s5"), [62.0, 63.0, 64.0], where="cwd")
+    keep(preset("podnet/cifar100/b50s5"), [64.0], where="podnet")
+    draw_figures(folder, read_results(folder)[0])
+    lucir, podnet = (folder / "figures" / f"fig5-cifar100-{method}.svg" for method in ("lucir", "podnet"))
+    assert "not there yet" not in words_of(lucir)
+    assert words_of(lucir).endswith("n=3.")
+    assert "5 of 6 runs are not there yet. n=1." in words_of(podnet)
+
+
 def test_figures_are_drawn_from_analyses_and_nothing_is_computed_for_them(
     keep: Callable[..., None], tmp_path: Path
 ) -> None:

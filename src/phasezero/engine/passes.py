@@ -61,12 +61,17 @@ class StagePass:
         self.program = StepProgram(model, watched, loss, stage, source, device.torch)
         self.step = make_step(self.program, device.engine)
         if device.engine == "compiled":
-            for one in (model, watched):
-                if one is not None:
-                    one.compiled_sizes.add(stage.schedule.batch_size)
+            self.compile_networks(watched)
             # The loss is another one in each phase, so only a long stage has it compiled.
             if stage.schedule.epochs * len(indices) >= COMPILATION_PAYS * stage.schedule.batch_size:
                 self.program.compile_judge(stage.schedule.batch_size)
+
+    def compile_networks(self, teacher: IncrementalModel | None) -> None:
+        """For this stage's batch size; but a stage that leaves the network still is short, and its size may be
+        another in each phase."""
+        for one in (self.model, teacher) if self.stage.batch_statistics else ():
+            if one is not None:
+                one.compiled_sizes.add(self.stage.schedule.batch_size)
 
     def epoch(self, epoch: int, rng: torch.Generator) -> Reading:
         """Trains one epoch (on a GPU: has it begun); the mean loss over its images."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -210,12 +210,13 @@ def _seeds(shown: Shown) -> str:
 
 
 def _curves(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
-    """A file for each panel."""
+    """A file for each panel, which says what it shows and lacks itself."""
     paths: list[Path] = []
     for title in dict.fromkeys(line.panel for line in lines):
+        panel = replace(shown, lines=[line for line in shown.lines if line.panel == title])
         groups = [group(shown, line) for line in lines if line.panel == title]
         part = base.with_name("-".join(filter(None, [base.name, slug(title.partition(":")[0]).lower()])))
-        make = partial(draw_groups, groups, title=title, caption=f"{shown.caption} {_seeds(shown)}")
+        make = partial(draw_groups, groups, title=title, caption=f"{panel.caption} {_seeds(panel)}")
         paths += write_every_format(part, make)
     return paths
 
