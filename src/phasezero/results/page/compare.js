@@ -27,7 +27,7 @@ const spectraChart = lineChart(byId("spectra-chart"), {
 const confusion = confusionView();
 
 function facts() {
-  const of = (values) => distinct(values).join(", ");
+  const of = (values) => distinct(values).join("; "); // a protocol has commas of its own
   const added = sum(runs.map((run) => run.timing.seconds_total));
   const aside = sideBySide ? ` (side by side; start to end they add up to ${duration(added)})` : "";
   const entries = [
