@@ -12,7 +12,7 @@ from phasezero.config import Engine
 from phasezero.data.stream import Phase
 from phasezero.engine.device import Device
 from phasezero.engine.passes import StagePass
-from phasezero.engine.step import StepProgram
+from phasezero.methods.base import Stage
 from phasezero.methods.bic import Bic
 from phasezero.nets import BiasCorrectedHead, Features, IncrementalModel
 from phasezero.schedule import Schedule
@@ -60,11 +60,21 @@ def biased_model(method: Bic) -> IncrementalModel:
     return model
 
 
+def run_stage(
+    stage: Stage, model: IncrementalModel, data: Clusters, images: int, seed: int = 0
+) -> list[float]:
+    """The mean losses of its epochs on the first images."""
+    device = Device.choose(Engine(device="cpu"))
+    stage_pass = StagePass(stage, stage.loss, model, None, data, torch.arange(images), device)
+    rng = torch.Generator().manual_seed(seed)
+    return [float(stage_pass.epoch(epoch, rng)) for epoch in range(stage.schedule.epochs)]
+
+
 def test_the_correction_evens_out_old_and_new() -> None:
     method, data = Bic(Bic.Options(bias_epochs=200)), Clusters()
     model = biased_model(method)
     method.training_images, method.held_out_images = [torch.arange(120, 240)], [torch.arange(120)]
-    _, stage = method.stages(model, Phase(1, 4, 2), Schedule(batch_size=60, weight_decay=5e-4, momentum=0.3))
+    _, stage = method.stages(model, Phase(1, 4, 2), Schedule(batch_size=120, weight_decay=5e-4, momentum=0.3))
     pair = model.head.pairs[0]
     assert (stage.name, stage.batch_statistics, list(map(id, stage.parameters))) == (
         "bias",
@@ -80,16 +90,7 @@ def test_the_correction_evens_out_old_and_new() -> None:
         return torch.stack([right[data.labels[120:] == label].mean() for label in range(6)])
 
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    pair.requires_grad_()
-    model.train(stage.batch_statistics)
-    program = StepProgram(model, None, stage.loss, stage, data, torch.device("cpu"))
-    losses = []
-    for epoch in range(fit.epochs):
-        program.learning_rate.fill_(fit.lr_at(epoch))
-        program.loss_sum.zero_()
-        for half in torch.arange(120).split(60):
-            program.run((half,))
-        losses.append(program.loss_sum.item() / 120)
+    losses = run_stage(stage, model, data, images=120)
     assert losses[-1] < 0.5 * losses[0]
     assert losses[-1] == pytest.approx(min(losses), abs=1e-3)
     moved = {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
@@ -142,11 +143,7 @@ def fitted_pair(settles: bool, images: int, seed: int) -> tuple[Tensor, tuple[fl
     model = biased_model(method)
     method.training_images, method.held_out_images = [torch.arange(images, 240)], [torch.arange(images)]
     _, stage = method.stages(model, Phase(1, 4, 2), Schedule(batch_size=60))
-    device = Device.choose(Engine(device="cpu"))
-    stage_pass = StagePass(stage, stage.loss, model, None, data, torch.arange(images), device)
-    rng = torch.Generator().manual_seed(seed)
-    for epoch in range(stage.schedule.epochs):
-        stage_pass.epoch(epoch, rng)
+    run_stage(stage, model, data, images, seed)
     similarities = model.eval()(data.images[:images]).similarities.detach()
     return model.head.pairs[0].detach(), slow_minimum(similarities, data.labels[:images].tolist())
 

@@ -69,7 +69,9 @@ class StagePass:
     def compile_networks(self, teacher: IncrementalModel | None) -> None:
         """For this stage's batch size; but a stage that leaves the network still is short, and its size may be
         another in each phase."""
-        for one in (self.model, teacher) if self.stage.batch_statistics else ():
+        if not self.stage.batch_statistics:
+            return
+        for one in (self.model, teacher):
             if one is not None:
                 one.compiled_sizes.add(self.stage.schedule.batch_size)
 
