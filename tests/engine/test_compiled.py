@@ -1,4 +1,5 @@
-"""What is compiled once serves every phase and every run of a process, however the head grows."""
+"""What is compiled once serves every phase and every run of a process, however the head grows; and what a stage
+is too short for is left out."""
 
 from __future__ import annotations
 
@@ -82,6 +83,26 @@ def test_a_stage_that_leaves_the_network_still_compiles_nothing(
     record = run(config, data=toy_data)
     assert all("bias" in phase["loss"] for phase in record["phases"][1:])
     assert counter.frame_count == 3  # the model in training, the teacher in evaluation, the loss of phase 0
+
+
+def test_algorithms_are_searched_for_where_a_stage_is_long_enough(
+    toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole batches: 6 and 4 in BiC's training here, 2 in its fit."""
+    searched: list[tuple[str, int]] = []
+    epoch = StagePass.epoch
+
+    def watched(self: StagePass, number: int, *rest: Any) -> Any:
+        searched.append((self.stage.name, self.program.searched_size))
+        return epoch(self, number, *rest)
+
+    monkeypatch.setattr(StagePass, "epoch", watched)
+    config = toy_config("bic/glyphs/b50s10", method__bias_epochs=2)
+    for enough, found in ((4, {("train", 16), ("bias", 0)}), (7, {("train", 0), ("bias", 0)})):
+        monkeypatch.setattr("phasezero.engine.passes.SEARCH_PAYS", enough)
+        run(config, data=toy_data)
+        assert set(searched) == found
+        searched.clear()
 
 
 def test_long_runs_are_compiled_on_a_gpu_and_short_ones_are_not(

@@ -16,6 +16,8 @@ from phasezero.engine.step import CapturedStep, StepProgram, make_step
 from phasezero.methods.base import Loss, Stage
 from phasezero.nets import IncrementalModel
 
+# Steps of a stage after which cuDNN's search for algorithms has paid. BiC's fit has 400, of another size each phase.
+SEARCH_PAYS = 1_000
 COLLAPSED = 1e-3  # largest distance of unit features from their mean; near 1 in a network that has learned
 
 
@@ -60,10 +62,13 @@ class StagePass:
         watched = teacher if stage.needs_teacher else None
         self.program = StepProgram(model, watched, loss, stage, source, device.torch)
         self.step = make_step(self.program, device.engine)
+        steps = stage.schedule.epochs * len(indices) // stage.schedule.batch_size
+        if steps >= SEARCH_PAYS:  # for whole batches: an epoch has one smaller last one
+            self.program.searched_size = stage.schedule.batch_size
         if device.engine == "compiled":
             self.compile_networks(watched)
             # The loss is another one in each phase, so only a long stage has it compiled.
-            if stage.schedule.epochs * len(indices) >= COMPILATION_PAYS * stage.schedule.batch_size:
+            if steps >= COMPILATION_PAYS:
                 self.program.compile_judge(stage.schedule.batch_size)
 
     def compile_networks(self, teacher: IncrementalModel | None) -> None:

@@ -24,8 +24,7 @@ from phasezero.nets.model import compiled
 
 @contextlib.contextmanager
 def algorithm_search(wanted: bool) -> Iterator[None]:
-    """Whether cuDNN tries every algorithm, a second or two for each new size: worth it for the batches that make
-    up an epoch, not for its smaller last one."""
+    """Whether cuDNN tries every algorithm, a second or two for each new size."""
     cudnn = torch.backends.cudnn
     before = cudnn.benchmark, cudnn.benchmark_limit
     cudnn.benchmark, cudnn.benchmark_limit = wanted, 0
@@ -73,7 +72,8 @@ class StepProgram:
         self.compiled_judge: Callable[..., Tensor] | None = None
         self.compiled_size = 0
         self.clamp = stage.clamp_gradients
-        self.device, self.batch_size = device, stage.schedule.batch_size
+        self.searched_size = 0
+        self.device = device
         self.learning_rate = torch.tensor(stage.schedule.lr, device=device)
         self.optimizer = torch.optim.SGD(
             stage.parameters,
@@ -181,7 +181,7 @@ class CapturedStep:
         graph.replay()
 
     def _capture(self, ticket: Ticket) -> tuple[torch.cuda.CUDAGraph, Ticket]:
-        with DEVICE_CALM, algorithm_search(ticket[-1].shape[-1] == self.program.batch_size):
+        with DEVICE_CALM, algorithm_search(ticket[-1].shape[-1] == self.program.searched_size):
             clock = time.perf_counter()
             captured = self._captured(tuple(part.clone() for part in ticket))
             self.capture_seconds += time.perf_counter() - clock
