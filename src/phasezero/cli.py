@@ -267,14 +267,14 @@ def show(
         raise unknown("table format", form, FORMATS)
     records = [record for _, record in load_records(runs, warn)]
     classifier: Classifier | None = "nearest_mean" if nearest_mean else "head" if head else None
+    if figure is not None:  # first: it may be refused
+        draw_curves(records, figure, classifier=classifier)
     if form == "terminal":
         print_results(records, classifier)
     else:
         print_grid(results_grid(records, classifier=classifier), form, Console())
         for warning in comparison_warnings(records, classifier):
             warn(warning)
-    if figure is not None:
-        draw_curves(records, figure, classifier=classifier)
 
 
 app.command()(report)

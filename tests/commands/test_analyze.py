@@ -90,9 +90,13 @@ def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> 
     code, again, err = command("analyze", kept, "--read", "--k", "1,3")
     assert code == 0, err
     assert again.splitlines()[:10] == out.splitlines()[:10]
-    assert json.loads((kept / "comparison.json").read_text()) == comparison
-    assert (kept / "alpha.png").read_bytes() == (there / "alpha-phase0-phase1.png").read_bytes()
+    assert json.loads((kept / "comparison-phase0-phase1.json").read_text()) == comparison
+    alpha = "alpha-phase0-phase1.png"
+    assert (kept / alpha).read_bytes() == (there / alpha).read_bytes()
     before = contents(kept)
+    code, _, err = command("analyze", *kept.rglob("analysis-phase1.json"), "--read")  # one of each run
+    assert code == 0, err
+    assert json.loads((kept / "comparison.json").read_text())["phases"] == [1]
 
     code, out, err = command(
         "analyze", kept, "--read", "--phase", "1", "--later", "--features", "unit", "--split", "test"

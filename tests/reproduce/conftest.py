@@ -11,7 +11,7 @@ from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.experiment import run
 from phasezero.presets import preset
-from phasezero.results.record import Record
+from phasezero.results.record import Record, summarise
 
 
 @pytest.fixture(scope="session")
@@ -31,9 +31,9 @@ def record_of(toy_data: ImageData) -> Callable[..., Record]:
         record["initial"] = [term.label for term in config.initial]
         record["data"]["name"] = config.protocol.data
         record["environment"]["precision"] = precision
-        for metrics in record["summary"].values():
-            if metrics is not None:
-                metrics["average_incremental_accuracy"] = average  # type: ignore[index]
+        for phase in record["phases"]:
+            phase["accuracy"] = {one: known and average for one, known in phase["accuracy"].items()}  # type: ignore[typeddict-item]
+        record["summary"] = summarise(record["phases"])
         return record
 
     return make

@@ -13,7 +13,7 @@ from phasezero.config import RunConfig
 from phasezero.presets import build_config, preset
 from phasezero.reproduce.claims import CLAIM_KEYS
 from phasezero.reproduce.ledger import write_results
-from phasezero.results.record import Record, write_record
+from phasezero.results.record import Record, summarise, write_record
 from samples import analysis_of
 
 Make = Callable[..., Record]
@@ -35,13 +35,14 @@ def verdict(text: str) -> str:
 @pytest.fixture
 def keep(record_of: Make, tmp_path: Path) -> Callable[..., None]:
     def write(
-        config: RunConfig, values: Sequence[float], precision: str = "fp16", first: float = 80.0
+        config: RunConfig, values: Sequence[float], precision: str = "fp16", first: float | None = None
     ) -> None:
-        """One run a seed: its average; phase 0 at `first`, and one later phase at the value."""
+        """One run a seed, its phases all at the value, or phase 0 at `first`."""
         for seed, value in enumerate(values):
             record = record_of(config.override({"seed": seed}), value, precision)
-            for phase, accuracy in zip(record["phases"], (first, value), strict=True):
-                phase["accuracy"]["head"] = accuracy
+            if first is not None:
+                record["phases"][0]["accuracy"]["head"] = first
+                record["summary"] = summarise(record["phases"])
             weight = config.initial[0].weight if config.initial else 0
             name = f"{config.method.name}-{weight:g}-{config.protocol.base}-{config.protocol.step}"
             write_record(tmp_path / f"{name}-{precision}" / f"seed{seed}" / "record.json", record)

@@ -14,6 +14,7 @@ from rich.console import Console
 from phasezero.engine.checkpoint import load_checkpoint
 from phasezero.errors import UserError
 from phasezero.reproduce.conduct import Wish, reproduce
+from phasezero.reproduce.ledger import read_results
 from phasezero.reproduce.plan import Filters
 from phasezero.results.record import read_record
 from samples import MINIMAL
@@ -97,6 +98,36 @@ def test_runs_longer_than_the_limit_are_named(tmp_path: Path, console: Console) 
     left = reproduce(wish, out=tmp_path, time_limit=1.0, dry_run=True, console=console)
     assert len(left) == 4
     assert "the next phase of 4 of them takes longer than the time limit" in console.export_text()
+
+
+def test_a_phase_0_that_does_not_fit_is_trained_by_none_of_those_who_share_it(
+    tmp_path: Path, console: Console
+) -> None:
+    """AANet would take LUCIR's phase 0 over, if LUCIR had the time to train it."""
+    wish = Wish(("table1",), ("glyphs",), seeds=(0,), filters=Filters(("lucir", "aanet"), (10,)))
+    left = reproduce(wish, out=tmp_path, parallel=1, time_limit=5.0, clock=lambda: 0.0, console=console)
+    assert [config.label for config in left] == ["lucir", "lucir+cwd", "aanet", "aanet+cwd"]
+    assert not list(tmp_path.rglob("*.safetensors"))
+    assert "the next phase of 4 of them takes longer than the time limit" in console.export_text()
+
+
+def test_what_was_reproduced_can_be_read_whole_and_what_is_damaged_is_left_out_aloud(
+    tmp_path: Path, console: Console
+) -> None:
+    wish = Wish(("table4",), ("glyphs",), (0,), Filters(("lucir+sdc", "lucir+cwd")), settings=MINIMAL)
+    reproduce(wish, out=tmp_path, parallel=1, console=console)
+    records, analyses = read_results(tmp_path)  # the notes of the store beside them are none, and say so
+    assert (len(records), analyses) == (2, [])
+
+    damaged = tmp_path / "lucir+cwd-glyphs-b50s10-short" / "seed0" / "record.json"
+    damaged.write_text("{half")
+    left = reproduce(wish, out=tmp_path, parallel=1, dry_run=True, console=console)
+    assert [config.label for config in left] == ["lucir+cwd"]
+    said = console.export_text()
+    assert f"note: {damaged}: not JSON" in said
+    assert "1 run, 1 at once" in said
+    with pytest.raises(UserError, match="not JSON"):  # nobody's file is overwritten
+        reproduce(wish, out=tmp_path, parallel=1, console=console)
 
 
 def test_a_run_that_diverges_does_not_keep_the_others_from_running(tmp_path: Path, console: Console) -> None:

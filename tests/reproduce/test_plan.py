@@ -18,6 +18,7 @@ from phasezero.engine.checkpoint import finished_phases
 from phasezero.engine.device import Device, processor_name
 from phasezero.errors import UserError
 from phasezero.experiment import run
+from phasezero.presets import preset
 from phasezero.reproduce.conduct import Wish, attach, choose_targets, in_words, plan
 from phasezero.reproduce.estimate import Pace, estimate
 from phasezero.reproduce.plan import (
@@ -190,6 +191,35 @@ def test_estimates_from_records(record_of: Make, tmp_path: Path) -> None:
         Pace([record]).of(order[0].override({"network.name": "resnet32"}), _device(order[0]), first=True)[1]
         is False
     )
+
+
+def test_what_a_run_begins_with_is_its_whole_phase_zero_until_somebody_has_finished_it(
+    tmp_path: Path,
+) -> None:
+    """LUCIR is to train the phase 0 that AANet takes over; but it may be stopped before."""
+    lucir, aanet = (
+        preset(f"{method}/glyphs/b50s10").override(
+            {"protocol.phase_sizes": [2, 1, 1], "training.first.epochs": 1}
+        )
+        for method in ("lucir", "aanet")
+    )
+    before = estimate([lucir, aanet], [], tmp_path)
+    (pace, _), (later, _) = (
+        Pace([]).of(aanet, Device.choose(aanet.engine), first=one) for one in (True, False)
+    )
+    phase_zero, phase_one = 2 * 168 * pace, (168 + 2 * 20) * aanet.training.later.epochs * later
+    assert before.next_phase == pytest.approx([phase_zero, phase_zero])
+
+    store = tmp_path / "store"
+    run(lucir, store=store)
+    found = estimate([lucir, aanet], [], tmp_path, store=store)
+    assert found.next_phase[1] == pytest.approx(phase_one)
+    assert found.seconds == pytest.approx([before.seconds[0] - phase_zero, before.seconds[1]])
+    other = replace(aanet, seed=1)
+    assert estimate([other], [], tmp_path, store=store).next_phase == pytest.approx([phase_zero])
+    for entry in store.glob("*.safetensors"):
+        entry.write_bytes(b"damaged")
+    assert estimate([aanet], [], tmp_path, store=store).next_phase == pytest.approx([phase_zero])
 
 
 def test_a_gpu_is_shared_by_runs_at_once(

@@ -136,6 +136,9 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_else(
         assert records.read_record(path)["seed"] == 1
 
 
+NOT_FINITE = ("NaN", "-Infinity", "1e999")
+
+
 def test_reading_says_what_is_wrong(make_record: Make, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     with pytest.raises(UserError, match=r"record\.json: no record"):
@@ -149,6 +152,11 @@ def test_reading_says_what_is_wrong(make_record: Make, tmp_path: Path) -> None:
         (json.dumps({**make_record(), "seed": True}), "seed should be integer"),
         (json.dumps({**make_record(), "initial": [5]}), r"initial\[0\] should be string"),
         ('{"a":' * 200_000, "not JSON"),
+        *((json.dumps(make_record()).replace("80.0", number), "no finite number") for number in NOT_FINITE),
+        (
+            json.dumps({**make_record(), "phases": make_record()["phases"][:-1]}),
+            "summary.head is not that of",
+        ),
     ]:
         path.write_text(text)
         with pytest.raises(UserError, match=message) as caught:

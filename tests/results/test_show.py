@@ -49,6 +49,14 @@ def test_on_a_terminal_warnings_follow_the_table(command: Command, there: Path) 
         assert "warning" not in command("show", there, one)[1]
 
 
+def test_a_figure_that_cannot_be_drawn_is_refused_before_anything_is_shown(
+    command: Command, there: Path
+) -> None:
+    code, out, err = command("show", there, "--figure", "curves.bmp")
+    assert (code, out) == (2, "")
+    assert ".png, .svg, .pdf" in err
+
+
 def test_a_damaged_record_is_named_and_the_others_are_shown(
     command: Command, there: Path, tmp_path: Path
 ) -> None:

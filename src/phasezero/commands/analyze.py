@@ -45,7 +45,8 @@ def analyze(
         Path | None, typer.Option(help="Where data sets are; else $PHASEZERO_DATA, ./data.")
     ] = None,
     phase: Annotated[
-        list[int] | None, typer.Option(help="The model after this phase, else the last; may be repeated.")
+        list[int] | None,
+        typer.Option(help="The model after this phase, else the last (--read: all); may be repeated."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder to write to; else analyses go beside the records.")
@@ -92,7 +93,8 @@ def analyze(
             analyses = list(compute([path.parent for path in paths], phase or [-1], out, make))
         if not analyses:
             raise UserError(f"no analysis of phase {', '.join(map(str, phase or []))} is there")
-        phases = sorted({one["phase"] for one in analyses}) if phase else []
+        several = len(analyses) > len({path.parent for path in paths})  # of a run; read, without --phase
+        phases = sorted({one["phase"] for one in analyses}) if phase or several else []
         classes = shared_classes(analyses, later=later)
         show(analyses, View(folder, split, features, later, phases, classes), ks)
 
@@ -132,7 +134,7 @@ class View:
     form: Form
     later: bool
     phases: Sequence[int]
-    """Those asked for."""
+    """Those asked for, or found where a run has several."""
     classes: Sequence[str]
     """Those that all models share."""
 

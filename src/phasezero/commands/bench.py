@@ -38,6 +38,8 @@ def bench(
     if out is not None and not out.parent.is_dir():
         raise UserError(f"--out {out}: the folder {out.parent} is not there")
     if out is not None:
+        if out.is_dir():
+            raise UserError(f"--out {out}: that is a folder; name a file in it")
         with writable(out.parent):  # said before minutes of measuring, not after
             pass
     settings = {"engine.precision": precision, "engine.engine": engine, "engine.device": device}

@@ -28,3 +28,4 @@ def results(
         print(text, end="")
         return
     write_whole(out, text)
+    print(out)

@@ -28,6 +28,6 @@ class Deadline:
 
 def parse_duration(text: str) -> float:
     """`30m`, `1h30m`, `90s`: seconds."""
-    if not re.fullmatch(r"(\d+h)?(\d+m)?(\d+s)?", text) or not text:
+    if not re.fullmatch(r"([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?", text) or not text:
         raise UserError(f"duration {text!r}: write hours, minutes, seconds, such as 30m, 1h30m or 90s")
     return float(sum(int(count) * _UNITS[unit] for count, unit in re.findall(r"(\d+)([hms])", text)))

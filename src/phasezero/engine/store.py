@@ -33,6 +33,8 @@ from phasezero.methods import METHODS
 from phasezero.results.files import write_whole
 from phasezero.results.record import Environment, PhaseRecord
 
+NOTE = "phasezero-stored-1"
+
 
 def phase_zero_key(
     config: RunConfig, data: ImageData, trainer: Trainer, made_in: Environment | None = None
@@ -138,7 +140,7 @@ class PhaseZeroStore:
         save_checkpoint(path, config, trainer, [phase], seconds)
         accuracy = phase["accuracy"]["head"]
         made_by = {"name": config.name, "seed": config.seed, "seconds": seconds, "accuracy": accuracy}
-        note = {"key": key, **made_by, "sha256": _digest(path)}
+        note = {"format": NOTE, "key": key, **made_by, "sha256": _digest(path)}
         write_whole(self.folder / f"{key}.json", json.dumps(note, indent=1) + "\n")
 
     def entries(self) -> Iterator[Entry]:

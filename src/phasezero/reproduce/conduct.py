@@ -39,8 +39,15 @@ from phasezero.reproduce.plan import (
 from phasezero.reproduce.targets import TARGETS, Target
 from phasezero.reproduce.views import Shown, write_texts
 from phasezero.results.grid import Grid, print_grid
-from phasezero.results.record import FILE_NAME, Record, find_records, read_record
+from phasezero.results.record import FILE_NAME, Record, load_records, read_record
 from phasezero.session import DIVERGED, divergence_of, run_all, run_folder, slug
+
+NOT_SET = {
+    "seed": "say --seeds",
+    "name": "a table or figure names its runs itself",
+    "protocol.data": "say --data, so that every output tells what stands in",
+}
+"""What a run is, and not how it is made: settings that would make tables tell of other runs than they show."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,9 @@ def choose_targets(names: Sequence[str]) -> list[Target]:
 def plan(wish: Wish) -> list[Shown]:
     """What to show, with no record yet."""
     settings = wish.settings or {}
+    for key, instead in NOT_SET.items():
+        if key in settings:
+            raise UserError(f"--set {key}: {instead}")
     planned = []
     targets = choose_targets(wish.targets)
     wish.filters.refuse_unknown(
@@ -112,9 +122,12 @@ def attach(
     return attached
 
 
-def find(out: Path, folders: Sequence[Path]) -> list[tuple[Path, Record]]:
+def find(
+    out: Path, folders: Sequence[Path], complain: Callable[[str], None] = lambda _: None
+) -> list[tuple[Path, Record]]:
+    """Damaged records are left out, and `complain` hears of them."""
     own = [out] if any(out.rglob(FILE_NAME)) else []
-    return [(path, read_record(path)) for path in find_records([*own, *folders])]
+    return load_records([*own, *folders], complain) if own or folders else []
 
 
 def reproduce(
@@ -133,13 +146,14 @@ def reproduce(
 ) -> list[RunConfig]:
     """Plans, runs what has no record, shows; returns what the time limit left over."""
     deadline = None if time_limit is None else Deadline(clock() + time_limit, clock)
-    found = find(out, records)
+    found = find(out, records, lambda said: console.print(f"note: {said}", markup=False, soft_wrap=True))
     planned = attach(plan(wish), found)
     missing = missing_runs((line, shown.seeds) for shown in planned for line in shown.lines)
     before = [said for config in missing if (said := divergence_of(config, out))]
     todo = [config for config in missing if not divergence_of(config, out)]
     workers = min(parallel or (workers_for(todo) if todo else 1), max(len(todo), 1))
-    guess = estimate(todo, [record for _, record in found], out, workers)
+    store = store or out / "phase0"
+    guess = estimate(todo, [record for _, record in found], out, workers, store)
     print_plan(planned, todo, guess, workers, console)
     too_long = sum(seconds > time_limit for seconds in guess.next_phase) if time_limit is not None else 0
     if too_long:
@@ -162,7 +176,7 @@ def reproduce(
             root=root,
             out=out,
             resume=True,
-            store=store or out / "phase0",
+            store=store,
             parallel=workers,
             console=console,
             watch=watch,
@@ -174,7 +188,7 @@ def reproduce(
         left = written.unfinished
         for said in written.diverged:
             console.print(f"left out: {said}", markup=False)
-    place = Folders(out, root, store or out / "phase0")
+    place = Folders(out, root, store)
     for shown in attach(plan(wish), find(out, records)):
         show(shown, place, console)
     return left
@@ -213,8 +227,9 @@ def print_plan(
     if todo:
         total = max([sum(guess.seconds) / workers, *guess.seconds])
         basis = "partly guessed, no record of this machine tells" if guess.guessed else "by records"
+        runs = "1 run" if len(todo) == 1 else f"{len(todo)} runs"
         console.print(
-            f"{len(todo)} runs, {workers} at once: about {in_words(total)} ({basis})",
+            f"{runs}, {workers} at once: about {in_words(total)} ({basis})",
             markup=False,
             highlight=False,
             soft_wrap=True,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phasezero.config import RunConfig
 from phasezero.data.stream import make_stream
-from phasezero.engine.checkpoint import finished_phases
+from phasezero.engine.checkpoint import finished_phases, read_facts
 from phasezero.engine.device import Device
 from phasezero.engine.workload import images_by_phase, trains_an_oracle
+from phasezero.errors import UserError
 from phasezero.presets import family_of
 from phasezero.reproduce.plan import phase_zero_of
 from phasezero.results.record import PhaseRecord, Record
@@ -97,16 +99,22 @@ class Estimate:
     seconds: list[float]
     """Of each run beside the others, in the order given; whoever comes first pays for a shared phase 0."""
     next_phase: list[float]
-    """Of the phase that each would begin with: what must fit for anything to be gained."""
+    """Of the phase that each would begin with: what must fit for anything to be gained. A phase 0 counts in full
+    where nobody has finished it yet: whoever was to train it for others may be stopped before."""
     guessed: bool
     """Whether any of it is no measurement of this machine."""
 
 
 def estimate(
-    configs: Sequence[RunConfig], records: Iterable[Record], out: Path, workers: int = 1
+    configs: Sequence[RunConfig],
+    records: Iterable[Record],
+    out: Path,
+    workers: int = 1,
+    store: Path | None = None,
 ) -> Estimate:
-    """So many runs at once, in this order, with a store; phases that a checkpoint in `out` holds are done."""
-    pace, paid = Pace(records), set[str]()
+    """So many runs at once, in this order, with a store; phases that it or a checkpoint in `out` holds are done."""
+    pace, stored = Pace(records), set(_stored(store))
+    paid = set(stored)
     seconds, next_phase, guessed = [], [], False
     for config in configs:
         device = Device.choose(config.engine)
@@ -119,16 +127,26 @@ def estimate(
         done = finished_phases(run_folder(out, config) / CHECKPOINT, config)
         first_pace, first_known = pace.of(config, device, first=True)
         later_pace, later_known = pace.of(config, device, first=False)
-        phase_zero = 0.0
-        for shared, cost in _phase_zeros(config, first, len(stream.order), images):
-            phase_zero += 0.0 if done or shared in paid else cost * first_pace
-            paid.add(shared)
-        costs = [phase_zero, *(images * later_pace for images in later[max(done - 1, 0) :])]
-        costs = [cost * (workers if device.torch.type == "cuda" else 1) for cost in costs]  # a GPU is shared
+        packed = workers if device.torch.type == "cuda" else 1  # a GPU is shared
+        wanted = {} if done else dict(_phase_zeros(config, first, len(stream.order), images))
+        unpaid, unfinished = (
+            sum(cost for shared, cost in wanted.items() if shared not in known) * first_pace * packed
+            for known in (paid, stored)
+        )
+        paid |= wanted.keys()
+        costs = [cost * later_pace * packed for cost in later[max(done - 1, 0) :]]
         guessed = guessed or not (first_known and (later_known or not later))
-        seconds.append(sum(costs))
-        next_phase.append(next((cost for cost in costs if cost), 0.0))
+        seconds.append(unpaid + sum(costs))
+        next_phase.append(unfinished or next(iter(costs), 0.0))
     return Estimate(seconds, next_phase, guessed)
+
+
+def _stored(store: Path | None) -> Iterator[str]:
+    """The phase 0s of a store, as runs share them. By their settings alone: whether the data, the device and the
+    versions agree, too, a run finds out when it looks for its own."""
+    for path in sorted(store.glob("*.safetensors")) if store else []:
+        with contextlib.suppress(UserError):  # damaged: it will be made anew
+            yield phase_zero_of(RunConfig.from_dict(read_facts(path)["config"]))
 
 
 def _phase_zeros(config: RunConfig, own: int, classes: int, images: int) -> Iterable[tuple[str, int]]:

@@ -53,7 +53,7 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise UserError(f"{path}: larger than {MOST_BYTES >> 20} MiB, so no {what} of phasezero's")
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
     except OSError as error:
         raise UserError(f"{path}: no {what} to read ({error.strerror or error})") from error
     except (ValueError, RecursionError) as error:  # not JSON, or not even UTF-8, or nested without end
@@ -61,6 +61,14 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path}: not a {what} (the file holds no JSON object)")
     return value
+
+
+def _finite(text: str) -> float:
+    """Python's json takes NaN, Infinity and 1e999 for numbers; a mean over them would be none."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return number
 
 
 def load_schema(package: str, name: str) -> dict[str, Any]:

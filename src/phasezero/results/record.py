@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -309,7 +310,21 @@ def read_record(path_or_folder: str | Path) -> Record:
     if (version := record.get("schema_version", "none")) != SCHEMA_VERSION:
         raise UserError(f"{path}: schema_version is {version}, this phasezero reads {SCHEMA_VERSION}")
     refuse_misfits(path, record, schema())
+    _refuse_other_summary(path, cast(Record, record))
     return cast(Record, {**record, "config": with_younger_settings(record["config"])})
+
+
+def _refuse_other_summary(path: Path, record: Record) -> None:
+    """Averages are shown beside phases: where one of them was lost or changed, they would tell of different runs."""
+    for classifier, said in record["summary"].items():
+        found = [phase["accuracy"][classifier] for phase in record["phases"]]  # type: ignore[literal-required]
+        if said is None:
+            continue
+        average = metrics.average_incremental_accuracy(found) if None not in found else math.nan
+        if not math.isclose(average, said["average_incremental_accuracy"], abs_tol=1e-6):  # type: ignore[index]
+            raise UserError(
+                f"{path}: summary.{classifier} is not that of its phases; a part of them was changed"
+            )
 
 
 def load_records(paths: Iterable[str | Path], complain: Callable[[str], None]) -> list[tuple[Path, Record]]:
