@@ -37,6 +37,8 @@ LUCIR = preset("lucir+cwd/glyphs/b50s10")
         ("engine.loss_limit", 0, "above 0"),
         ("method.top_k", -1, "at least 1"),
         ("method.balanced_epochs", -3, "at least 0"),
+        ("training.first.lr", 1e300, "at most 1e\\+30"),
+        ("training.later.batch_size", 10**20, "at most 1e\\+06"),
         ("initial.0.weight", -1, "at least 0"),
         ("initial.0.weight", math.inf, "finite"),
     ],
@@ -56,6 +58,9 @@ def test_weights_of_terms(text: str) -> None:
     ("name", "setting", "value"),
     [
         ("podnet", "proxies", 0),
+        ("podnet", "proxies", 10**12),
+        ("bic", "bias_lr", 1e300),
+        ("bic", "set_aside", 1),
         ("podnet", "finetune_epochs", -1),
         ("bic", "held_out", 2),
         ("bic", "held_out", math.nan),

@@ -398,6 +398,10 @@ def test_yaml_that_repeats_a_key_or_holds_several(tmp_path: Path) -> None:
         load_yaml(path)
 
 
-def test_a_variant_must_be_one() -> None:
+def test_a_variant_must_be_one_and_is_chosen_by_name() -> None:
+    values = preset("lucir/glyphs/b50s10").to_dict()
+    values["method"]["variant"] = "orignal"
     with pytest.raises(UserError, match="unknown variant of lucir 'orignal'; did you mean 'original'"):
-        preset("lucir/glyphs/b50s10").override({"method.variant": "orignal"})
+        RunConfig.from_dict(values)
+    with pytest.raises(UserError, match=r"method\.variant: .* such as lucir-original"):
+        preset("lucir/cifar100/b50s10").override({"method.variant": "original"})

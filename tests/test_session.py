@@ -12,7 +12,8 @@ from phasezero.engine.passes import DivergenceError
 from phasezero.errors import UserError
 from phasezero.experiment import run
 from phasezero.presets import preset
-from phasezero.session import CHECKPOINT, run_all, run_folder, slug
+from phasezero.results.record import FILE_NAME
+from phasezero.session import CHECKPOINT, DIVERGED, run_all, run_folder, slug
 from samples import MINIMAL
 
 FIRST = preset("lucir/glyphs/b50s10").override(MINIMAL)
@@ -53,6 +54,16 @@ def test_what_showed_an_overwritten_run_goes_with_it(tmp_path: Path) -> None:
     with pytest.raises(DivergenceError):
         run_all([diverging], out=tmp_path, overwrite=True, parallel=1)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_run_that_diverged_once_and_then_did_not_is_no_longer_called_so(tmp_path: Path) -> None:
+    said = run_folder(tmp_path, FIRST) / DIVERGED
+    diverging = FIRST.override({"engine.loss_limit": 1e-6})
+    run_all([diverging], out=tmp_path, parallel=1, go_on=True)
+    assert "diverged" in said.read_text()
+    run_all([FIRST], out=tmp_path, parallel=1, resume=True)
+    assert (said.parent / FILE_NAME).exists()
+    assert not said.exists()
 
 
 def test_a_damaged_checkpoint(tmp_path: Path) -> None:

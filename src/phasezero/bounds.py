@@ -16,18 +16,17 @@ BOUNDS: dict[str, tuple[float, float]] = {
         ["epochs", "balanced_epochs", "finetune_epochs", "bias_epochs", "milestones", "balanced_milestones"],
         (0, ENDLESS),
     ),
-    **dict.fromkeys(
-        ["batch_size", "test_batch_size", "weights_batch_size", "top_k", "proxies", "groups"], (1, ENDLESS)
-    ),
-    **dict.fromkeys(
-        ["lr", "balanced_lr", "finetune_lr", "bias_lr", "weights_lr", "temperature", "clamp", "loss_limit"],
-        (ABOVE_ZERO, ENDLESS),
-    ),
+    # No machine has room for more; and torch keeps sizes in 64 bits, rates in 32.
+    **dict.fromkeys(["batch_size", "test_batch_size", "weights_batch_size"], (1, 1_000_000)),
+    **dict.fromkeys(["top_k", "proxies", "groups"], (1, 10_000)),
+    **dict.fromkeys(["lr", "balanced_lr", "finetune_lr", "bias_lr", "weights_lr"], (ABOVE_ZERO, 1e30)),
+    **dict.fromkeys(["temperature", "clamp", "loss_limit"], (ABOVE_ZERO, ENDLESS)),
     **dict.fromkeys(["weight", "weight_decay", "beta_decay", "lambda_base", "ranking_weight"], (0, ENDLESS)),
     **dict.fromkeys(["margin", "distillation", "flat", "spatial"], (0, ENDLESS)),
     **dict.fromkeys(["momentum", "bias_momentum"], (0, BELOW_ONE)),
     **dict.fromkeys(["decay", "brightness", "weights_drops"], (0, 1)),
     "held_out": (ABOVE_ZERO, BELOW_ONE),
+    "set_aside": (0, BELOW_ONE),
     "threads": (0, 1024),
 }
 MAY_BE_INFINITE = ("loss_limit",)

@@ -112,6 +112,10 @@ class RunConfig:
         """`{"training.first.lr": 0.2}` -> a new configuration; keys are dotted paths."""
         if not assignments:
             return self
+        if "method.variant" in assignments:  # it only names what a preset has set
+            raise UserError(
+                "method.variant: a variant is chosen by the method's name, such as lucir-original"
+            )
         values = self.to_dict()
         for path, value in assignments.items():
             _assign(values, path, value)

@@ -34,6 +34,9 @@ class Schedule:
             return self.lr * (1 + math.cos(math.pi * min(epoch / max(self.epochs, 1), 1))) / 2
         return self.lr * self.decay ** sum(epoch >= milestone for milestone in self.milestones)
 
+    def steps(self, images: int) -> int:
+        return self.epochs * math.ceil(images / self.batch_size)
+
     def stretched(self, epochs: int) -> Schedule:
         """The same shape over another number of epochs: the drops keep their place in proportion."""
         milestones = tuple(round(milestone * epochs / max(self.epochs, 1)) for milestone in self.milestones)

@@ -131,6 +131,7 @@ def run_all(
                 write_whole(targets[place] / DIVERGED, f"{outcome}\n")
             else:
                 finished[place] = outcome
+                (targets[place] / DIVERGED).unlink(missing_ok=True)  # what an earlier session said of it
                 write_record(targets[place] / FILE_NAME, outcome)
         places = sorted(finished)
         records = [finished[place] for place in places]

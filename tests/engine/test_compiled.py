@@ -88,7 +88,7 @@ def test_a_stage_that_leaves_the_network_still_compiles_nothing(
 def test_algorithms_are_searched_for_where_a_stage_is_long_enough(
     toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole batches: 6 and 4 in BiC's training here, 2 in its fit."""
+    """8 and 6 steps in BiC's training here, 2 in its fit."""
     searched: list[tuple[str, int]] = []
     epoch = StagePass.epoch
 
@@ -98,7 +98,7 @@ def test_algorithms_are_searched_for_where_a_stage_is_long_enough(
 
     monkeypatch.setattr(StagePass, "epoch", watched)
     config = toy_config("bic/glyphs/b50s10", method__bias_epochs=2)
-    for enough, found in ((4, {("train", 16), ("bias", 0)}), (7, {("train", 0), ("bias", 0)})):
+    for enough, found in ((6, {("train", 16), ("bias", 0)}), (9, {("train", 0), ("bias", 0)})):
         monkeypatch.setattr("phasezero.engine.passes.SEARCH_PAYS", enough)
         run(config, data=toy_data)
         assert set(searched) == found

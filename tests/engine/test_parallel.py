@@ -96,6 +96,7 @@ def test_each_run_has_its_share_of_the_machine(monkeypatch: pytest.MonkeyPatch) 
     assert shares.of(1, 15.0) == pytest.approx(7.5)
     assert shares.of(2, 10.0) == pytest.approx(7.5)
     assert shares.of(2, 20.0) == pytest.approx(15.0)  # half of it in an earlier sitting
+    assert shares.of(3, 1.0) == pytest.approx(0.5)  # begun and finished unseen
 
 
 PARENT = """
@@ -197,8 +198,18 @@ def test_an_interruption_stops_the_threads() -> None:
     assert heard.is_set()
 
 
-def test_processes_unless_all_share_one_gpu() -> None:
+def test_processes_unless_all_share_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parallel.shared_device([quick(0).override({"engine.device": "cpu"})] * 2) is None
+    card = torch.device("cuda")
+    monkeypatch.setattr(Device, "choose", lambda wanted: Device(card, wanted.precision, wanted.engine, 1))
+
+    def shared(*kinds: tuple[str, str]) -> bool:
+        settings = [{"engine.precision": precision, "engine.engine": engine} for precision, engine in kinds]
+        return parallel.shared_device([quick(0).override(one) for one in settings]) is not None
+
+    assert shared(("fp16", "captured"), ("bf16", "compiled"))
+    assert not shared(("fp16", "captured"), ("fp32", "captured"))
+    assert not shared(("fp16", "captured"), ("fp16", "eager"))  # it could break the other's capture
 
 
 @pytest.mark.parametrize("threads", [False, True], ids=["processes", "threads"])

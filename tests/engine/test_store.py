@@ -76,6 +76,21 @@ def test_what_only_later_phases_see_does_not(
     assert key_of(toy_config().override(setting), toy_data) == key_of(toy_config(), toy_data)
 
 
+@pytest.mark.parametrize(
+    ("name", "later", "first"),
+    [
+        ("podnet", {"method.finetune_statistics": False, "method.flat": 2.0}, {"method.proxies": 5}),
+        ("bic", {"method.bias_epochs": 2, "method.keep_pairs": False}, {"method.set_aside": 0.5}),
+    ],
+)
+def test_options_of_later_phases_leave_the_key_as_it_is(
+    name: str, later: dict[str, Any], first: dict[str, Any], toy_config: Make, toy_data: ImageData
+) -> None:
+    config = toy_config(f"{name}/glyphs/b50s10")
+    assert key_of(config.override(later), toy_data) == key_of(config, toy_data)
+    assert key_of(config.override(first), toy_data) != key_of(config, toy_data)
+
+
 def test_lucir_and_aanet_share_their_phase_zero(toy_config: Make, toy_data: ImageData) -> None:
     shared = toy_config("lucir/glyphs/b50s10"), toy_config("aanet/glyphs/b50s10")
     assert len({key_of(config, toy_data) for config in shared}) == 1

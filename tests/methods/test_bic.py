@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from phasezero.engine.trainer import PhaseResult, Trainer
 from phasezero.methods import METHODS
 from phasezero.methods.base import Batch
 from phasezero.methods.bic import Bic, correction_loss, sigmoid_distillation, split_held_out
-from phasezero.nets import Output
+from phasezero.nets import BiasCorrectedHead, Output
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
 
@@ -152,7 +151,7 @@ class FakeImages:
 )
 def test_as_many_of_each_class_are_held_out(kept: list[int], new: list[int], quota: int, each: int) -> None:
     images = FakeImages(kept, new, quota)
-    trained_classes, held_out_classes = split_held_out(images, 0.1)
+    trained_classes, held_out_classes = split_held_out(images, 0.1, aside=0.0)
     train, held_out = torch.cat(trained_classes), torch.cat(held_out_classes)
     everything = sorted(torch.cat([*images.kept, *images.new]).tolist())
     assert sorted([*train.tolist(), *held_out.tolist()]) == everything
@@ -160,8 +159,18 @@ def test_as_many_of_each_class_are_held_out(kept: list[int], new: list[int], quo
         assert torch.equal(held_out[torch.isin(held_out, own)], own[:each])
     for own in images.new:
         assert torch.isin(held_out, own).sum() == each
-    again, _ = split_held_out(images, 0.1)
+    again, _ = split_held_out(images, 0.1, aside=0.0)
     assert torch.equal(train, torch.cat(again))
+
+
+def test_a_part_of_the_new_images_goes_aside() -> None:
+    """PODNet's code: a tenth of all images, of which two a class are held out for the fit."""
+    images = FakeImages([20] * 2, [500, 50, 2], 20)
+    trained, held_out = split_held_out(images, 0.1, aside=0.1)
+    assert [len(own) for own in held_out] == [1] * 5  # a class of two leaves one
+    assert [len(own) for own in trained] == [19, 19, 450, 45, 1]
+    for own, apart in zip(trained, held_out, strict=True):
+        assert not torch.isin(own, apart).any()
 
 
 class Diary:
@@ -279,11 +288,11 @@ def test_the_common_recipe_with_facils_constants() -> None:
     [
         (
             "cifar100/b50s10",
-            Schedule(epochs=250, lr=0.1, milestones=(100, 150, 200), weight_decay=2e-4, batch_size=128),
+            Schedule(epochs=250, milestones=(100, 150, 200), weight_decay=2e-4, batch_size=128, shift=-1),
         ),
         (
             "imagenet/b100s100",
-            Schedule(epochs=100, lr=0.025, milestones=(30, 60, 80, 90), weight_decay=1e-4, batch_size=64),
+            Schedule(100, 0.025, "step", (30, 60, 80, 90), weight_decay=1e-4, batch_size=64, shift=-1),
         ),
     ],
 )
@@ -291,9 +300,10 @@ def test_podnets_version(data: str, expected: Schedule) -> None:
     config = preset(f"bic-podnet/{data}")
     assert config.training.first == config.training.later == expected
     assert isinstance(config.method, Bic.Options)
-    assert (config.method.distillation, config.method.balanced_losses, config.method.keep_pairs) == (
-        "sigmoid",
-        False,
-        False,
-    )
-    assert math.isclose(config.method.held_out, 0.1)
+    found = config.method
+    assert (found.distillation, found.balanced_losses, found.keep_pairs) == ("sigmoid", False, False)
+    assert (found.held_out, found.set_aside, found.head_bias) == (0.1, 0.1, False)
+    head = Bic(found).make_head(4)
+    head.grow(3, torch.Generator())
+    assert isinstance(head, BiasCorrectedHead)
+    assert head.biases is None

@@ -126,9 +126,10 @@ def test_the_presets_hold_the_published_numbers() -> None:
         2.0,
     )
     assert common.training.first == common.training.later == Schedule()
-    cifar = Schedule(epochs=70, lr=2.0, milestones=(49, 63), decay=0.2, weight_decay=5e-5, batch_size=128)
+    cifar = Schedule(epochs=70, lr=2.0, milestones=(49, 63), decay=0.2, weight_decay=5e-5, shift=-1)
+    assert (cifar.lr_at(49), cifar.lr_at(50)) == (2.0, 0.4)  # that code steps its schedule after an epoch
     imagenet = Schedule(
-        epochs=60, lr=1.0, milestones=(20, 30, 40, 50), decay=0.2, weight_decay=1e-5, batch_size=64
+        epochs=60, lr=1.0, milestones=(20, 30, 40, 50), decay=0.2, weight_decay=1e-5, batch_size=64, shift=-1
     )
     for name, schedule in {
         "icarl-sigmoid/cifar100/b50s10": cifar,

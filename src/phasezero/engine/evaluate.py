@@ -38,7 +38,7 @@ def observe(
     """`take` of the model's output on each image (test view, evaluation mode), in the order given."""
     was_training, half_precision = model.training, model.half_precision
     model.eval()
-    model.half_precision = None  # what is reported or kept is not rounded; it costs little
+    model.half_precision = None  # what is reported or kept has no half precision; it costs little
     if next(model.parameters()).device.type == "cpu":
         batch_size = min(batch_size, CPU_BATCH)
     with torch.inference_mode():

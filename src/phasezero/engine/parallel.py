@@ -104,7 +104,8 @@ def workers_for(configs: Sequence[RunConfig]) -> int:
 def shared_device(configs: Sequence[RunConfig]) -> Device | None:
     """The GPU on which all of these can run as streams of one process; None where processes serve better."""
     devices = [Device.choose(config.engine) for config in configs]
-    switches = {(device.torch, device.precision == "fp32") for device in devices}
+    # Eager steps are not kept apart from a neighbour's capture, which they could break.
+    switches = {(device.torch, device.precision == "fp32", device.engine == "eager") for device in devices}
     shared = len(switches) == 1 and devices[0].torch.type == "cuda"
     return devices[0] if shared else None
 
@@ -195,7 +196,10 @@ class _Shares:
         self.last = now
 
     def of(self, place: int, seconds: float) -> float:
-        """Of so many seconds; those of an earlier sitting count like the ones seen here."""
+        """Of so many seconds; those of an earlier sitting count like the ones seen here. One that came and went
+        between two looks had a worker's share."""
+        if place not in self.seconds:
+            return seconds / self.workers
         return seconds * self.shared[place] / max(self.seconds[place], 1e-9)
 
 

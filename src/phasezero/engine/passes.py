@@ -62,7 +62,7 @@ class StagePass:
         watched = teacher if stage.needs_teacher else None
         self.program = StepProgram(model, watched, loss, stage, source, device.torch)
         self.step = make_step(self.program, device.engine)
-        steps = stage.schedule.epochs * len(indices) // stage.schedule.batch_size
+        steps = stage.schedule.steps(len(indices))
         if steps >= SEARCH_PAYS:  # for whole batches: an epoch has one smaller last one
             self.program.searched_size = stage.schedule.batch_size
         if device.engine == "compiled":

@@ -243,8 +243,7 @@ class Trainer:
 
 def _steps_of_phase_zero(config: RunConfig, data: ImageData, stream: ClassStream) -> int:
     images = int(np.isin(data.train.labels, stream.order[: stream.phases[0].seen]).sum())
-    first = config.training.first
-    return first.epochs * -(-images // first.batch_size)
+    return config.training.first.steps(images)
 
 
 class _PhaseView:

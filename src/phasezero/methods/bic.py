@@ -1,15 +1,15 @@
 """BiC: Large Scale Incremental Learning (Wu et al., CVPR 2019).
 
 The last layer favours new classes, by a scale and a shift that two numbers can take back: alpha and beta, fitted
-on a balanced set held out of the training. Loss and constants are FACIL's, where as here every phase's pair stays
-in the model. `bic-podnet` is PODNet's version, which the CwD paper's CIFAR100 rows may come from: it evaluates
-without the correction, so its number is the record's `uncorrected`. (It fits by L-BFGS; here both fit by SGD.)
+on a balanced set held out of the training. Losses and their constants are FACIL's, where as here every phase's pair
+stays in the model (but held-out images are not cropped at random). `bic-podnet` is PODNet's version, which the CwD
+paper's CIFAR100 rows may come from: it evaluates without the correction, so its number is the record's `uncorrected`.
+(Its own fit, 50 steps of L-BFGS on gradients that add up, need not end near the minimum, where both end here.)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -45,17 +45,21 @@ def correction_loss(logits: Tensor, labels: Tensor, pair: Tensor, decay: float) 
     return F.cross_entropy(logits, labels) + decay * pair[1].square() / 2
 
 
-def split_held_out(images: PhaseImages, share: float) -> tuple[list[Tensor], list[Tensor]]:
+def split_held_out(images: PhaseImages, share: float, aside: float) -> tuple[list[Tensor], list[Tensor]]:
     """What to train on and what to hold out of each class: the first exemplars of an old one (held out since it
-    was new: `Bic.exemplars`), random images of a new one. Nothing, where it would leave a class without images."""
+    was new: `Bic.exemplars`), random images of a new one, of which more may go `aside`, for nobody to use now.
+    Nothing is held out where it would leave a class without images."""
     shuffle = images.generator("held-out")
     new = [indices[torch.randperm(len(indices), generator=shuffle)] for indices in images.new]
     classes = [*images.kept, *new]
     count = max(0, min(max(1, round(share * images.quota)), min(images.quota, *map(len, classes)) - 1))
-    return [own[count:] for own in classes], [own[:count] for own in classes]
+    unused = [count] * len(images.kept) + [max(count, round(aside * len(own))) for own in new]
+    return [own[first:] for own, first in zip(classes, unused, strict=True)], [own[:count] for own in classes]
 
 
-_IMAGENET = both_phases(epochs=100, lr=0.025, milestones=(30, 60, 80, 90), weight_decay=1e-4, batch_size=64)
+_IMAGENET = both_phases(
+    epochs=100, lr=0.025, milestones=(30, 60, 80, 90), weight_decay=1e-4, batch_size=64, shift=-1
+)
 
 
 @METHODS.register("bic")
@@ -64,10 +68,11 @@ class Bic(Method):
     class Options(MethodOptions):
         name: str = "bic"
         held_out: float = 0.1  # of the exemplars, 2 of 20: FACIL, PODNet's and PyCIL's code
+        set_aside: float = 0.0  # of a new class's images; PODNet's code: 0.1
+        head_bias: bool = True  # not in PODNet's code
         temperature: float = 2.0  # T, the same in FACIL, PODNet's and PyCIL's code
         distillation: Literal["softmax", "sigmoid"] = "softmax"  # the paper's; PODNet's code
-        # The paper, lambda = old / seen: (1 - lambda) * cross-entropy + lambda * distillation; else their sum.
-        balanced_losses: bool = True
+        balanced_losses: bool = True  # lambda and 1 - lambda times each (the paper); else their sum
         keep_pairs: bool = True
         bias_epochs: int = 200  # FACIL
         bias_lr: float = 0.1  # FACIL: the main stage's
@@ -81,12 +86,9 @@ class Bic(Method):
     }
     variants = {
         "podnet": {  # options/bic/*.yaml of PODNet's code
-            "*": {
-                "method.distillation": "sigmoid",
-                "method.balanced_losses": False,
-                "method.keep_pairs": False,
-            },
-            "cifar100": both_phases(epochs=250, milestones=(100, 150, 200), weight_decay=2e-4),
+            "*": {"method.distillation": "sigmoid", "method.set_aside": 0.1}
+            | dict.fromkeys(["method.balanced_losses", "method.keep_pairs", "method.head_bias"], False),
+            "cifar100": both_phases(epochs=250, milestones=(100, 150, 200), weight_decay=2e-4, shift=-1),
             "imagenet100": _IMAGENET,
             "imagenet": _IMAGENET,
         },
@@ -94,12 +96,13 @@ class Bic(Method):
     options: Options
 
     def make_head(self, feature_size: int) -> GrowingHead:
-        return BiasCorrectedHead(feature_size, keep_pairs=self.options.keep_pairs)
+        return BiasCorrectedHead(feature_size, self.options.head_bias, keep_pairs=self.options.keep_pairs)
 
     def begin(self, model: IncrementalModel, phase: Phase, images: PhaseImages) -> None:
-        self.training_images, self.held_out_images = split_held_out(images, self.options.held_out)
+        shares = self.options.held_out, self.options.set_aside
+        self.training_images, self.held_out_images = split_held_out(images, *shares)
 
-    def exemplars(self, images: PhaseImages) -> Sequence[Tensor]:
+    def exemplars(self, images: PhaseImages) -> list[Tensor]:
         """Held-out images first, so that the next phases hold out the same; then herding's choice of the rest."""
         chosen, held_out = images.choose_exemplars(), self.held_out_images
         rest = [own[~torch.isin(own, apart)] for own, apart in zip(chosen, held_out, strict=True)]
@@ -111,11 +114,10 @@ class Bic(Method):
         if phase.index == 0 or not len(held_out):
             return [learning]
         assert isinstance(model.head, BiasCorrectedHead)
-        decay, pair = self.options.beta_decay, model.head.pairs[-1]
-        fit = self.fit_schedule(schedule, len(held_out))
+        fit, pair = self.fit_schedule(schedule, len(held_out)), model.head.pairs[-1]
 
         def loss(batch: Batch) -> Tensor:
-            return correction_loss(batch.output.logits, batch.labels, pair, decay)
+            return correction_loss(batch.output.logits, batch.labels, pair, self.options.beta_decay)
 
         bias = Stage("bias", fit, loss, [pair], lambda _: held_out, False, augment=False, needs_teacher=False)
         return [learning, bias]
@@ -130,21 +132,19 @@ class Bic(Method):
         return replace(steps, shape="cosine", batch_size=math.ceil(images / math.ceil(images / size)))
 
     def phase_zero(self) -> object:
-        return f"cross-entropy on a linear head with bias, {self.options.held_out} of the exemplars held out"
+        return "cross-entropy", *(getattr(self.options, of) for of in ("held_out", "set_aside", "head_bias"))
 
     def make_loss(self, phase: Phase) -> Loss:
         if phase.index == 0:
             return super().make_loss(phase)
-        distil = softened_cross_entropy if self.options.distillation == "softmax" else sigmoid_distillation
-        temperature = self.options.temperature
-        keep = phase.old / phase.seen  # lambda
-        learn_weight, keep_weight = (1 - keep, keep) if self.options.balanced_losses else (1.0, 1.0)
+        options, share = self.options, phase.old / phase.seen  # lambda
+        distil = softened_cross_entropy if options.distillation == "softmax" else sigmoid_distillation
+        learn_weight, keep_weight = (1 - share, share) if options.balanced_losses else (1.0, 1.0)
 
         def loss(batch: Batch) -> Tensor:
             assert batch.teacher is not None
             logits, old_logits = batch.output.logits, batch.teacher.logits  # both corrected
-            learned = F.cross_entropy(logits, batch.labels)
-            kept = distil(logits[:, : phase.old], old_logits, temperature)
-            return learn_weight * learned + keep_weight * kept
+            kept = distil(logits[:, : phase.old], old_logits, options.temperature)
+            return learn_weight * F.cross_entropy(logits, batch.labels) + keep_weight * kept
 
         return loss

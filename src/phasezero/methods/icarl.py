@@ -6,7 +6,8 @@ is the record's `nearest_mean`. Two losses bear the name, and nobody has said wh
 `cross-entropy`  LUCIR's and AANets' code: cross-entropy plus the divergence from the old model's softened
                  probabilities, trained by the common recipe.
 `sigmoid`        the original's, as in PODNet's code: each output is a yes or no of its own, and an old class's
-                 answer should be the old model's. With its own recipe it is the variant `icarl-sigmoid`.
+                 answer should be the old model's. With its own recipe it is the variant `icarl-sigmoid`. (That code
+                 herds and classifies by features before the last ReLU, and its layer has another start.)
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def sigmoid_cross_entropy(logits: Tensor, labels: Tensor, old_logits: Tensor | N
 
 
 _IMAGENET = both_phases(
-    epochs=60, lr=1.0, milestones=(20, 30, 40, 50), decay=0.2, weight_decay=1e-5, batch_size=64
+    epochs=60, lr=1.0, milestones=(20, 30, 40, 50), decay=0.2, weight_decay=1e-5, batch_size=64, shift=-1
 )
 
 
@@ -61,7 +62,9 @@ class Icarl(Method):
         "sigmoid": {  # options/icarl/*.yaml of PODNet's code
             "*": {"method.form": "sigmoid"},
             # The rate is high because the loss is a mean over all outputs.
-            "cifar100": both_phases(epochs=70, lr=2.0, milestones=(49, 63), decay=0.2, weight_decay=5e-5),
+            "cifar100": both_phases(
+                epochs=70, lr=2.0, milestones=(49, 63), decay=0.2, weight_decay=5e-5, shift=-1
+            ),
             "imagenet100": _IMAGENET,
             "imagenet": _IMAGENET,
             # Ours: CIFAR100's in small (the recipe's drops are near 0.7 and 0.9 of the epochs already).
@@ -71,7 +74,7 @@ class Icarl(Method):
     options: Options
 
     def make_head(self, feature_size: int) -> GrowingHead:
-        return LinearHead(feature_size, bias=True)  # a plain fully connected layer in both codes
+        return LinearHead(feature_size, bias=True)  # a plain fully connected layer
 
     def phase_zero(self) -> object:
         return f"{self.options.form} on a linear head with bias"

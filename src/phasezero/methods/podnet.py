@@ -1,11 +1,9 @@
 """PODNet: Pooled Outputs Distillation for Small-Tasks Incremental Learning (Douillard et al., ECCV 2020).
 
 Ten proxies a class, imprinted by k-means; the old model's maps, pooled along rows and along columns, and its
-features are kept; then a balanced fine-tuning of the proxies that the paper does not mention. As in the
-published code, whose numbers are the defaults.
-
-`nca` is what that code computes: its margin cancels, and the label's own term in the sum is 1, not absent (the
-author acknowledged it after the CwD paper's experiments). `true_margin` is the paper's loss.
+features are kept; then a balanced fine-tuning of the proxies that the paper does not mention. As in the published
+code, whose numbers are the defaults. `nca` is what it computes: its margin cancels, and the label's own term in the
+sum is 1, not absent (acknowledged after the CwD paper's experiments). `true_margin` is the paper's loss.
 """
 
 from __future__ import annotations
@@ -37,10 +35,8 @@ from phasezero.schedule import Schedule
 
 
 def nca(logits: Tensor, labels: Tensor) -> Tensor:
-    """-z_y + log(1 + sum of exp z_j over j != y), z the logits less their row's maximum, which has a gradient.
-
-    Where y has the largest logit this is cross-entropy; elsewhere it is larger, by log 2 at most.
-    """
+    """-z_y + log(1 + sum of exp z_j over j != y), z the logits less their row's maximum, which has a gradient:
+    cross-entropy where y has the largest logit, elsewhere larger, by log 2 at most."""
     z = logits - logits.max(1, keepdim=True).values
     own = labels[:, None]
     denominator = z.scatter(1, own, 0.0).exp().sum(1)
@@ -115,12 +111,16 @@ class Podnet(Method):
         model.head.grow(phase.new, rng)
         model.head.freeze_old()
 
+    def phase_zero(self) -> object:
+        own = self.options
+        return "nca", own.proxies, own.true_margin, own.margin, own.clamp
+
     def begin(self, model: IncrementalModel, phase: Phase, images: PhaseImages) -> None:
         if phase.index:
             *old_blocks, new_block = model.head.blocks
             features = [images.class_features(position) for position in range(phase.old, phase.seen)]
-            proxies = imprint_proxies(torch.cat(old_blocks), features, images.generator("k-means"))
-            new_block.data.copy_(proxies)
+            rng = images.generator("k-means")
+            new_block.data.copy_(imprint_proxies(torch.cat(old_blocks), features, rng))
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
         assert isinstance(model.head, LocalSimilarityHead)

@@ -9,7 +9,7 @@ from phasezero.nets.heads import LinearHead, Scores
 
 
 class BiasCorrectedHead(LinearHead):
-    """logits = alpha * (w . f + b) + beta for the classes of each later phase, with a pair of its own.
+    """logits = alpha * (w . f [+ b]) + beta for the classes of each later phase, with a pair of its own.
 
     Pairs begin as (1, 0) and take no part in ordinary training: whoever trains one names it. `keep_pairs`:
     earlier pairs stay in the model (FACIL, PyCIL); otherwise only the newest corrects (PODNet's code).
@@ -17,8 +17,8 @@ class BiasCorrectedHead(LinearHead):
 
     corrects_bias = True
 
-    def __init__(self, feature_size: int, *, keep_pairs: bool = True) -> None:
-        super().__init__(feature_size, bias=True)
+    def __init__(self, feature_size: int, bias: bool = True, *, keep_pairs: bool = True) -> None:
+        super().__init__(feature_size, bias=bias)
         self.keep_pairs = keep_pairs
         self.pairs = nn.ParameterList()
 

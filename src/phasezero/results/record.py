@@ -282,7 +282,7 @@ YOUNGER_SETTINGS: dict[str, dict[str, Any]] = {"engine": {"photos": "auto"}}
 YOUNGER_OPTIONS: dict[str, dict[str, Any]] = {
     "sdc": {"grouping": "neighbours"},
     "podnet": {"finetune_statistics": True},
-    "bic": {"bias_settles": False},
+    "bic": {"bias_settles": False, "set_aside": 0.0, "head_bias": True},
 }
 """Settings, and options of methods and terms, that came after the first records, which had these values."""
 
