@@ -91,7 +91,7 @@ def test_larger_eta_goes_step_by_step_within_one_protocol(make_analysis: Make) -
 
 
 def test_neighbours_go_by_seed(make_analysis: Make) -> None:
-    """Seed 0 has an eta between, seed 1 does not: its models are compared all the same, and with both seeds."""
+    """Seed 0 has an eta between, seed 1 does not: its models are compared all the same, and without seed 0."""
     made = [
         make_analysis([0.5], eta=eta, seed=seed)
         for eta, seed in ((0, 0), (0, 1), (0.3, 0), (0.5, 0), (0.5, 1))
@@ -99,7 +99,8 @@ def test_neighbours_go_by_seed(make_analysis: Make) -> None:
     found = [one for one in compare(made) if one.claim == "larger eta" and one.k == 1]
     etas = [tuple(model.partition("cwd:")[2].rstrip(")") for model in one.models) for one in found]
     assert etas == [("", "0.3"), ("", "0.5"), ("0.3", "0.5")]
-    assert [one.seeds for one in found] == [(0,), (0, 1), (0,)]
+    assert [one.seeds for one in found] == [(0,), (1,), (0,)]
+    assert [one.cases for one in found] == [1, 1, 1]
     # With eta 0.3 of seed 0 and 0.5 of seed 1 alone, each goes with eta 0, and nobody complains.
     found = [one for one in compare([*made[:3], made[4]]) if one.claim == "larger eta" and one.k == 1]
     assert [one.seeds for one in found] == [(0,), (1,)]
@@ -128,6 +129,8 @@ def test_nearer_to_the_oracle_on_the_classes_of_later_phases(make_analysis: Make
     assert finding.difference == pytest.approx((0.0 - 0.3 + 0.4 - 0.3) / 2)
     (everywhere,) = only(compare([naive, cwd, oracle]), "nearer to the oracle")
     assert everywhere.classes == 4
+    half = make_analysis([0.6, 0.6, 0.6], method="joint")  # more than they began with, but not all they saw
+    assert only(compare([naive, cwd, half]), "nearer to the oracle") == []
     assert (finding.later, everywhere.later, finding.phases) == (True, False, (2, 2, 0))
     assert "classes that the models share, of those after phase 0, times seeds" in finding_caption([finding])
     assert "classes that the models share, times seeds" in finding_caption([everywhere])

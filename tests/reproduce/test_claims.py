@@ -188,9 +188,17 @@ def test_nearer_to_the_oracle_or_past_it(tmp_path: Path) -> None:
     start = "CwD brings alpha_k nearer"
     spectrum(tmp_path, alone(50), [0.6])
     spectrum(tmp_path, alone(50, "cwd:0.5"), [0.5])
-    assert verdict(section(tmp_path, start)) == "No record yet."  # of an oracle
+    spectrum(tmp_path, alone(10), [0.6])
+    spectrum(tmp_path, alone(10, "cwd:0.5"), [0.5])
+    text = section(tmp_path, start)
+    assert verdict(text) == "No record yet."  # of an oracle: a model of 50 classes is none
+    assert "Not analysed yet: lucir/cifar100/sizes100." in text
     spectrum(tmp_path, alone(100), [0.4])
-    assert verdict(section(tmp_path, start)) == "Holds."
+    for path in tmp_path.glob("10-*.json"):
+        path.unlink()
+    text = section(tmp_path, start)
+    assert verdict(text) == "Holds."
+    assert "(so far 3 of" in text
     spectrum(tmp_path, alone(50, "cwd:1"), [0.1])
     text = section(tmp_path, start)
     assert verdict(text) == "Does not hold (on average in 3 of 6 comparisons)."
@@ -251,6 +259,7 @@ def test_a_beta_that_lowers_later_phases(keep: Callable[..., None], tmp_path: Pa
     keep(lucir(10, "mimic:1", base=10), [59.9])
     text = section(tmp_path, "Mimicking the oracle")
     assert verdict(text) == "Lifts: does not hold; phase 0 hardly changes: holds."
+    assert "lifted by no beta above 0 that was run;" in text
     keep(lucir(10, "mimic:5", base=10), [60.1])
     text = section(tmp_path, "Mimicking the oracle")
     assert verdict(text) == "Lifts: holds in 1 of 2 cases; phase 0 hardly changes: holds."
@@ -273,12 +282,26 @@ def test_the_curve_over_eta(keep: Callable[..., None], tmp_path: Path) -> None:
     keep(lucir(10, "cwd:1"), [68.0, 68.4])
     text = section(tmp_path, start)
     assert verdict(text) == "Holds."
-    assert "the best eta is 1, +2.20 from eta 0, and -0.70 from there to eta 1.25" in text
+    # Of seed 0, which all have: 68.0 - 66.0 and 67.5 - 68.0.
+    assert "the best eta is 1 (n=1), +2.00 from eta 0, and -0.50 from there to eta 1.25" in text
     assert "| 10 | 1 | 2 | 68.20 ± 0.28 |" in text
     assert "**Holds (so far 5 of 12 settings).**" in text
     assert "## Records that are no cell" not in write_results(tmp_path, tmp_path)
     keep(lucir(10, "cwd:0.25"), [10.0], "tf32")  # another precision does not come in
     assert "| 10 | 0.25 |" not in section(tmp_path, start)
+    keep(lucir(5), [60.0])  # a setting that nothing is said of is not counted
+    assert "**Holds (so far 5 of 12 settings).**" in section(tmp_path, start)
+    keep(lucir(10), [66.0, 90.0, 90.0])  # seeds that eta 0 alone has decide nothing
+    assert "the best eta is 1 (n=1), +2.00 from eta 0" in section(tmp_path, start)
+
+
+def test_etas_without_a_common_seed_are_no_curve(record_of: Make, tmp_path: Path) -> None:
+    for seed, eta in enumerate((0, 0.5, 1.25)):
+        config = lucir(10, *([f"cwd:{eta}"] if eta else [])).override({"seed": seed})
+        write_record(tmp_path / f"{eta}" / "record.json", record_of(config, precision="fp16"))
+    text = section(tmp_path, "The average incremental accuracy over eta")
+    assert verdict(text) == "No record yet."
+    assert "(there: 0, 0.5, 1.25, without a seed that all have)" in text
 
 
 def test_every_claim_has_its_key(tmp_path: Path) -> None:

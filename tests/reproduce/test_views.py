@@ -110,3 +110,12 @@ def test_what_was_not_run_is_an_empty_field(table1: Shown, tmp_path: Path) -> No
         ours = [one["ours"] for one in csv.DictReader(file)]
     assert "" in ours
     assert all(one == "" or float(one) for one in ours)
+
+
+def test_runs_of_different_precision_are_told(table1: Shown, record_of: Make) -> None:
+    said = "Runs of different precision are averaged together (LUCIR: bf16, fp16)."
+    assert said not in table1.caption
+    line = next(one for one in table1.lines if len(one.records) == 2)
+    other = {**line.records, 1: (PATH, record_of(line.seeded(1), 67.0, "fp16"))}
+    lines = [replace(line, records=other) if one is line else one for one in table1.lines]
+    assert said in replace(table1, lines=lines).caption

@@ -287,13 +287,15 @@ def _by_eta(groups: Sequence[AnalysisGroup]) -> Iterator[list[AnalysisGroup]]:
 
 
 def _to_oracle(groups: Sequence[AnalysisGroup]) -> Models:
-    """Without and with a term, and the model of the same data that had most classes at once and no term."""
+    """Without and with a term, and the model of the same data that had most classes at once and no term: all that
+    the two ever see, and more than they began with."""
     for other in groups:
         plain = [group for group in groups if not _terms(group) and _data(group) == _data(other)]
         for naive in plain:
             oracle = max(plain, key=lambda group: _first_classes(group.first))
             alike = all(naive.first[key] == other.first[key] for key in ("phase_sizes", "method"))
-            if _terms(other) and alike and _first_classes(naive.first) < _first_classes(oracle.first):
+            sizes, at_once = naive.first["phase_sizes"], _first_classes(oracle.first)
+            if _terms(other) and alike and sizes[0] < at_once and sum(sizes) <= at_once:
                 yield "nearer to the oracle", [naive, other, oracle]
 
 
@@ -318,20 +320,20 @@ def _steps(
 
 
 def _neighbours(levels: Sequence[Sequence[AnalysisGroup]]) -> list[list[AnalysisGroup]]:
-    """Pairs of which some seed has no model at a level between; the levels ascend.
+    """Pairs with the seeds that have no model at a level between; the levels ascend.
 
     A model that shares no seed with any other is paired with those of the next level, for `obstacle` to say so.
     """
-    pairs, strangers = [], []
+    pairs, strangers, paired = [], [], set[int]()
     for low, high in itertools.combinations(range(len(levels)), 2):
         between = {seed for level in levels[low + 1 : high] for group in level for seed in group.by_seed()}
         for pair in map(list, itertools.product(levels[low], levels[high])):
-            seeds = common_seeds(pair)
-            if set(seeds) - between:
-                pairs.append(pair)
+            seeds = set(common_seeds(pair))
+            if seeds - between:
+                pairs.append([group.of_seeds(seeds - between) for group in pair])
+                paired |= {id(group) for group in pair}
             elif not seeds and high == low + 1:
                 strangers.append(pair)
-    paired = {id(group) for pair in pairs for group in pair}
     return pairs + [pair for pair in strangers if not paired.issuperset(map(id, pair))]
 
 

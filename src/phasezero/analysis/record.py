@@ -6,8 +6,8 @@ Shares (alpha_k) are rounded to six decimals, other numbers to six significant d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
@@ -135,6 +135,9 @@ class AnalysisGroup:
 
     def by_seed(self) -> dict[int, Analysis]:
         return {analysis["seed"]: analysis for analysis in self.analyses}
+
+    def of_seeds(self, seeds: Collection[int]) -> AnalysisGroup:
+        return replace(self, analyses=tuple(one for one in self.analyses if one["seed"] in seeds))
 
 
 def group_analyses(analyses: Iterable[Analysis]) -> list[AnalysisGroup]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from phasezero.reproduce.plan import Line, Shelf, expand, usual_precision, with_records
@@ -10,7 +11,6 @@ from phasezero.reproduce.targets import CIFAR100, TARGETS
 from phasezero.reproduce.verdicts import NO_RECORD, Checked, so_far, verdict_of
 from phasezero.reproduce.views import averages
 from phasezero.results.grid import NOTHING, Cell, Grid, Spread
-from phasezero.results.metrics import mean_and_deviation
 from phasezero.results.record import Record
 from phasezero.results.tables import spread
 
@@ -41,8 +41,9 @@ def _checked(
     used: Iterable[Line],
 ) -> Checked:
     """What came of a claim that all `lines` are about, and that stands on the records of those `used`."""
-    paths = [path for line in used for path, _ in line.records.values()]
-    counted = so_far(verdict, [line.records for line in lines], "settings")
+    stands_on = {id(line): line for line in used}
+    paths = [path for line in stands_on.values() for path, _ in line.records.values()]
+    counted = so_far(verdict, [id(line) in stands_on for line in lines], "settings")
     return Checked(key, title, counted, sentences, grids, paths)
 
 
@@ -90,10 +91,11 @@ def check_mimic(shelf: Shelf) -> Checked:
             continue
         lifted = {beta: min(change["later phases"], change["last"]) > 0 for beta, change in changes.items()}
         not_lifted = [f"{beta:g}" for beta, found in lifted.items() if not found]
-        but = f" but {', '.join(not_lifted)}" if not_lifted else ""
+        by = "every" if any(lifted.values()) else "no"
+        but = f" but {', '.join(not_lifted)}" if by == "every" and not_lifted else ""
         most = max((change["phase 0"] for change in changes.values()), key=abs)
         sentences.append(
-            f"{where}: later phases are lifted by every beta above 0 that was run{but}; "
+            f"{where}: later phases are lifted by {by} beta above 0 that was run{but}; "
             f"phase 0 changes by {most:+.2f} at most "
             f"({'within' if abs(most) <= HARDLY else 'beyond'} {HARDLY:g} point)."
         )
@@ -133,7 +135,8 @@ def _changes(by_beta: Mapping[float, Measured]) -> dict[float, dict[str, float]]
 
 
 def check_eta_curve(shelf: Shelf) -> Checked:
-    """Rises and then falls: of three etas or more, 0 among them, the best is neither the first nor the last.
+    """Rises and then falls: of three etas or more, 0 among them, the best is neither the first nor the last, over
+    the seeds that all of them have.
 
     Where the largest eta that was run is the best, and the paper has larger ones, nothing is said yet.
     """
@@ -145,14 +148,17 @@ def check_eta_curve(shelf: Shelf) -> Checked:
             (line for line in lines if line.config.protocol.step == step and line.records),
             key=lambda line: line.weight,
         )
-        curve = [(line.weight, mean_and_deviation(averages(line))[0]) for line in there]
+        seeds = set.intersection(*(set(line.records) for line in there)) if there else set()
+        curve = [(line.weight, fmean(averages(_of_seeds(line, seeds)))) for line in there if seeds]
         rows += [
             [str(step), f"{line.weight:g}", str(len(line.records)), spread(averages(line))] for line in there
         ]
-        used += there
         if len(curve) < 3 or curve[0][0] != 0:
-            had = ", ".join(f"{eta:g}" for eta, _ in curve) or "none"
-            sentences.append(f"S={step}: no record yet of three etas with 0 among them (there: {had}).")
+            had = ", ".join(f"{line.weight:g}" for line in there) or "none"
+            shared = "" if seeds or not there else ", without a seed that all have"
+            sentences.append(
+                f"S={step}: no record yet of three etas with 0 among them (there: {had}{shared})."
+            )
             continue
         best, most = max(curve, key=lambda point: point[1])
         inside = curve[0][0] < best < curve[-1][0]
@@ -164,14 +170,19 @@ def check_eta_curve(shelf: Shelf) -> Checked:
             )
             continue
         sentences.append(
-            f"S={step}: the best eta is {best:g}, {first} from eta 0, and {last} from there to eta "
+            f"S={step}: the best eta is {best:g} (n={len(seeds)}), {first} from eta 0, and {last} from there to eta "
             f"{curve[-1][0]:g}: it {'rises and then falls' if inside else 'does not rise and then fall'}."
         )
         verdicts.append(inside)
+        used += there
     caption = "Average incremental accuracy in percent." + _in(precision)
     title = "The average incremental accuracy over eta rises and then falls (Fig. 6)"
     grids = [Grid(["S", "eta", "n", "average"], rows, caption)]
     return _checked("eta-curve", title, lines, verdict_of(verdicts), sentences, grids, used)
+
+
+def _of_seeds(line: Line, seeds: Iterable[int]) -> Line:
+    return replace(line, records={seed: line.records[seed] for seed in seeds})
 
 
 def _in(precision: str) -> str:

@@ -39,7 +39,7 @@ def gains(table1: Sequence[Entry]) -> list[Gain]:
         base = next((one for one in plain if one.precision == entry.precision), plain[0])
         without, with_term = averages(base.line), averages(entry.line)
         same = base.precision == entry.precision
-        ours = fmean(with_term) - fmean(without) if with_term and without and same else None
+        ours = fmean(with_term) - fmean(without) if _paired(entry, base) else None
         listed.append(
             Gain(
                 entry.data,
@@ -63,6 +63,11 @@ def _twins(plain: Entry, with_term: Entry) -> bool:
     )
 
 
+def _paired(one: Entry, other: Entry) -> bool:
+    """Whether both have runs, of one precision."""
+    return bool(one.line.records and other.line.records) and one.precision == other.precision
+
+
 def check_gains(table1: Sequence[Entry]) -> Checked:
     listed = gains(table1)
     families: dict[tuple[str, str], list[Gain]] = {}
@@ -82,8 +87,11 @@ def check_gains(table1: Sequence[Entry]) -> Checked:
     if shrinks:
         names = ", ".join(_name(*key) for key in shrinks)
         sentences.append(f"In the paper's own table the gain does not grow at every step for {names}.")
-    entries = [entry for entry in table1 if any(term.name == "cwd" for term in entry.line.config.initial)]
-    used = [*entries, *(other for entry in entries for other in table1 if _twins(other, entry))]
+    with_cwd = [entry for entry in table1 if entry.line.config.initial]
+    pairs = [
+        (one, other) for one in with_cwd for other in table1 if _twins(other, one) and _paired(one, other)
+    ]
+    used = [*(one for one, _ in pairs), *(other for _, other in pairs)]
     return Checked(
         key="cwd-gain",
         title="CwD in phase 0 gains, and gains the more the smaller S is (Table 1)",

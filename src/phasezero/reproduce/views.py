@@ -53,6 +53,10 @@ class Shown:
             said.append(f"Changed by hand: {changed}.")
         if chosen := self.filters.words:
             said.append(f"Only {chosen}; the other rows are left out.")
+        mixed = [line for line in self.lines if len(_precisions(line)) > 1]
+        if mixed:
+            of = "; ".join(f"{self.label(line.config)}: {', '.join(_precisions(line))}" for line in mixed)
+            said.append(f"Runs of different precision are averaged together ({of}).")
         missing = sum(seed not in line.records for line in self.lines for seed in self.seeds)
         if missing:
             said.append(f"{missing} of {len(self.seeds) * len(self.lines)} runs are not there yet.")
@@ -75,6 +79,10 @@ class Shown:
         """By the paper's name: the data set whose published numbers stand beside ours."""
         own = "imagenet100-cwd" if self.data.startswith("imagenet100-") else self.data
         return PAPER_NAMES[own if own in self.target.data else self.target.data[0]]
+
+
+def _precisions(line: Line) -> list[str]:
+    return sorted({record["environment"]["precision"] for _, record in line.records.values()})
 
 
 def label(config: RunConfig, *, weights: bool = False) -> str:
