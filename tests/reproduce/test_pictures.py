@@ -7,12 +7,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from phasezero.analysis.record import SPLITS, Analysis, analysis_name, read_analysis, write_analysis
+from phasezero.config import RunConfig
 from phasezero.reproduce import pictures
-from phasezero.reproduce.pictures import Folders, analyse, can_be_shown, draw
+from phasezero.reproduce.pictures import SPHERES, Folders, analyse, can_be_shown, draw
 from phasezero.reproduce.plan import Line, expand
 from phasezero.reproduce.targets import TARGETS
 from phasezero.reproduce.views import Drawn, Shown, write_texts
@@ -150,3 +152,44 @@ def test_information_of_another_floor_is_computed_anew(
         assert computed["train"] == usual["train"]
     assert made == [path.parent]
     assert read_analysis(path.parent / analysis_name(phase)) == other  # somebody's own stays as it is
+
+
+def on_a_sphere(config: RunConfig, *, seen: int = 2, looked_at: int = 4) -> Analysis:
+    """An analysis of phase 0 with a point of each class, of a run that comes to four classes."""
+    found = analysis_of(config, [0.5] * 4, sizes=[seen], name=config.name)
+    found["classes"], found["class_names"] = found["classes"][:looked_at], found["class_names"][:looked_at]
+    points = [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.6, 0.8]]] * looked_at
+    return {**found, "feature_size": 3, "points": {"train": points, "test": points}}
+
+
+def test_a_sphere_wants_points_and_the_classes_to_come(record_of: Make, tmp_path: Path) -> None:
+    """Else nothing could be shown without a model and its data."""
+    config = expand(TARGETS["fig8"], "glyphs", {})[0].config
+    path, record = tmp_path / "record.json", record_of(config)
+    whole = on_a_sphere(config)
+    for found, enough in (
+        (whole, True),
+        (on_a_sphere(config, looked_at=2), False),
+        ({**whole, "feature_size": 64, "points": None}, False),
+    ):
+        write_analysis(tmp_path / analysis_name(0), cast(Analysis, found))
+        for view in SPHERES:
+            assert can_be_shown(view, path, record, states=False) == enough
+    (tmp_path / CHECKPOINT).touch()
+    assert can_be_shown("sphere", path, record)  # it can be computed
+
+
+def test_a_damaged_analysis_is_computed_anew(
+    record_of: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = expand(TARGETS["fig3"], "glyphs", {})[0]
+    record, path = record_of(line.config), tmp_path / "elsewhere" / "record.json"
+    damaged = path.parent / analysis_name(len(record["phases"]) - 1)
+    damaged.parent.mkdir()
+    damaged.write_text("{")
+    good = analysis_of(line.config, [0.5] * 6)
+    monkeypatch.setattr(pictures, "analyse_run", lambda *_, **__: good)
+    lines, place = [replace(line, records={0: (path, record)})], Folders(tmp_path / "out")
+    (found,) = analyse("spectra", lines, place)
+    assert found["train"] == good["train"]
+    assert damaged.read_text() == "{"

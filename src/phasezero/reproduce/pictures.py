@@ -78,14 +78,23 @@ def can_be_shown(view: str, path: Path, record: Record, *, states: bool = True) 
 
 def is_analysed(view: str, path: Path, phase: int) -> bool:
     """Whether a phase's analysis as a view wants it is beside a record."""
-    analysis = path.parent / analysis_name(phase)
-    if not analysis.exists():
-        return False
+    return _kept(view, path.parent / analysis_name(phase)) is not None
+
+
+def _kept(view: str, path: Path) -> Analysis | None:
+    """The analysis in a file, if it is there, can be read and has what a view shows."""
     try:
-        found = read_analysis(analysis)
+        found = read_analysis(path) if path.exists() else None
     except UserError:  # damaged, or of another version
-        return False
-    return view != "information" or _has_usual_floor(found)
+        return None
+    return found if found and _has_what_is_shown(view, found) else None
+
+
+def _has_what_is_shown(view: str, analysis: Analysis) -> bool:
+    if view in SPHERES:
+        return analysis["points"] is not None and len(analysis["classes"]) == analysis["data"]["classes"]
+    # Information with another floor cannot be compared; nothing else depends on it.
+    return view != "information" or floors([analysis], "train", "unit") == [FLOOR]
 
 
 def damaged_analyses(records: Iterable[tuple[Path, Record]]) -> Iterator[str]:
@@ -97,11 +106,6 @@ def damaged_analyses(records: Iterable[tuple[Path, Record]]) -> Iterator[str]:
             yield str(error)
 
 
-def _has_usual_floor(analysis: Analysis) -> bool:
-    """Information with another floor cannot be compared; nothing else depends on it."""
-    return floors([analysis], "train", "unit") == [FLOOR]
-
-
 def _phase_shown(view: str, record: Record) -> int:
     """Spheres are of phase 0 (the oracle's is its only one), the rest of the end."""
     return 0 if view in SPHERES else len(record["phases"]) - 1
@@ -110,28 +114,24 @@ def _phase_shown(view: str, record: Record) -> int:
 def analyse(view: str, lines: Sequence[Line], place: Folders) -> list[Analysis]:
     """The models that a view shows; for a sphere with the classes to come.
 
-    An analysis that is there already is read, others are made and written beside the run in `place.out`; so is one
-    whose floor is not the usual, where information is shown.
+    An analysis that is there already is read; others are made and written beside the run in `place.out`, also where
+    one is there that is damaged or lacks what the view shows.
     """
     found, future = [], view in SPHERES
     for line in lines:
         for seed, (path, record) in sorted(line.records.items()):
             phase = _phase_shown(view, record)
-            wanted = record["data"]["classes"] if future else record["phases"][phase]["seen_classes"]
             own = run_folder(place.out, line.seeded(seed)) / analysis_name(phase)
-            there = [one for one in (path.parent / own.name, own) if one.exists()]
-            kept = [one for one in map(read_analysis, there) if len(one["classes"]) >= wanted]
-            if view == "information":
-                kept = [one for one in kept if _has_usual_floor(one)]
-            if not kept:
+            kept = _kept(view, path.parent / own.name) or _kept(view, own)
+            if kept is None:
                 made = analyse_run(
                     path.parent, phase=phase, root=place.root, store=place.store, future=future
                 )
                 own.parent.mkdir(parents=True, exist_ok=True)
                 write_analysis(own, made)
-                kept = [read_analysis(own)]
+                kept = read_analysis(own)
             alone = len(line.config.protocol.phase_sizes) == 1 and not future  # perhaps from a longer run
-            found.append(told_alone(kept[0], line.seeded(seed), line.config.name) if alone else kept[0])
+            found.append(told_alone(kept, line.seeded(seed), line.config.name) if alone else kept)
     return found
 
 
