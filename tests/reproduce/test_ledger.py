@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -15,6 +16,7 @@ from phasezero.presets import build_config, preset
 from phasezero.reproduce.conduct import Wish, plan
 from phasezero.reproduce.illustrate import draw_figures
 from phasezero.reproduce.ledger import read_results, write_results
+from phasezero.results import style
 from phasezero.results.record import Record, summarise, write_record
 from phasezero.session import CHECKPOINT
 
@@ -138,7 +140,7 @@ def test_other_files_are_left_out_by_their_format_and_nothing_by_guess(tmp_path:
 
 
 def test_figures_of_claims_are_drawn_from_what_is_there_and_shown(
-    keep: Callable[..., None], tmp_path: Path
+    keep: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of three etas: the curve over eta; not Fig. 2 of beta 0 alone, and no spectra without an analysis."""
     folder = tmp_path / "results"
@@ -147,14 +149,36 @@ def test_figures_of_claims_are_drawn_from_what_is_there_and_shown(
     stale.touch()
     for terms in ([], ["cwd:0.25"], ["cwd:0.75"]):
         keep(build_config("lucir", "cifar100", initial=terms, step=10), [66.0], where="".join(terms))
+    formats: list[str] = []
+
+    def spy(path: Path, *rest: Any) -> None:
+        formats.append(path.suffix)
+        style.write_figure(path, *rest)
+
+    monkeypatch.setattr("phasezero.results.figures.write_figure", spy)
     drawn = draw_figures(folder, read_results(folder)[0])
     assert [path.name for path in drawn] == ["fig6-cifar100.svg"]
+    assert formats == [".svg"]  # none is drawn to be thrown away
     assert "9 of 12 runs are not there yet" in words_of(drawn[0])
     assert not stale.exists()
     text = write_results(folder, tmp_path)
     curve = text.partition("### The average incremental accuracy over eta")[2]
     assert "![fig6-cifar100](results/figures/fig6-cifar100.svg)" in curve
     assert "fig3-cifar100" not in text
+
+
+def test_figures_of_an_earlier_time_go_though_none_is_drawn(tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    stale, other = (folder / "figures" / name for name in ("fig3-cifar100.svg", "mine.svg"))
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    other.touch()
+    assert "fig3-cifar100" not in write_results(folder, tmp_path, figures=True)
+    assert (stale.exists(), other.exists()) == (False, True)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    assert draw_figures(bare, []) == []
+    assert not list(bare.iterdir())
 
 
 def test_each_panel_of_a_figure_counts_its_own_runs(keep: Callable[..., None], tmp_path: Path) -> None:

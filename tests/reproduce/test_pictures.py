@@ -104,6 +104,7 @@ def test_fig_10_looks_only_at_classes_that_came_after_phase_0(
 
     result = drawn("fig10", alpha, {"glyphs/b50s10/short": (2, 2), "glyphs/sizes100": (4,)})
     assert "Class drawn: class 2." in result.grid.caption
+    assert "means over the 2 classes after phase 0 that the models are compared on" in result.grid.caption
     text = (tmp_path / "fig10-glyphs.md").read_text()
     assert cells(text, "lucir/glyphs/b50s10/short")[4] == "0.700"  # (0.8 + 0.6) / 2
     assert cells(text, "lucir+cwd/glyphs/b50s10/short")[4] == "0.500"
@@ -113,6 +114,22 @@ def test_fig_10_looks_only_at_classes_that_came_after_phase_0(
     (nearer,) = [one for one in found if one["claim"] == "nearer to the oracle" and one["k"] == 1]
     assert nearer["difference"] == pytest.approx(((0.1 - 0.4) + (0.1 - 0.2)) / 2)
     assert "information" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "why"),
+    [
+        ("fig10", (4,), "no class in common that came after phase 0"),
+        ("fig9", (1,), "no more than one class in common"),
+    ],
+)
+def test_no_other_class_stands_in_for_one_that_is_not_there(
+    drawn: Callable[..., Drawn], name: str, sizes: tuple[int, ...], why: str
+) -> None:
+    """The oracle alone has no later phase; of one class that models share there is no second."""
+    result = drawn(name, lambda line: [0.5] * sizes[0], {"glyphs/sizes100": sizes})
+    assert result.files == []
+    assert f"Nothing is drawn: these models have {why}." in result.grid.caption
 
 
 def test_an_analysis_is_needed(record_of: Make, tmp_path: Path) -> None:
@@ -177,6 +194,36 @@ def test_a_sphere_wants_points_and_the_classes_to_come(record_of: Make, tmp_path
             assert can_be_shown(view, path, record, states=False) == enough
     (tmp_path / CHECKPOINT).touch()
     assert can_be_shown("sphere", path, record)  # it can be computed
+
+
+@pytest.mark.parametrize(
+    ("seeds", "told"), [([(2, 1), (1, 2)], "Seed 1."), ([(0, 1), (1,)], "Seeds: 0 (a: naive), 1 (b: CwD).")]
+)
+def test_a_sphere_names_the_seed_it_draws(
+    record_of: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seeds: Sequence[Sequence[int]],
+    told: str,
+) -> None:
+    """Of several seeds the first."""
+    drawn: dict[str, Mapping[str, Analysis]] = {}
+    monkeypatch.setattr(
+        pictures, "draw_sphere", lambda panels, *_, caption, **__: drawn.update({caption: panels})
+    )
+    lines = []
+    for line, some in zip(expand(TARGETS["fig8"], "glyphs", {}), seeds, strict=True):
+        records = {}
+        for seed in some:
+            path = tmp_path / line.panel[0] / str(seed) / "record.json"
+            write_analysis(path.parent / analysis_name(0), on_a_sphere(line.seeded(seed)))
+            records[seed] = (path, record_of(line.seeded(seed)))
+        lines.append(replace(line, records=records))
+    shown = Shown(TARGETS["fig8"], "glyphs", lines, {}, (0, 1, 2))
+    draw(shown, Folders(tmp_path), tmp_path / "fig8-glyphs")
+    ((caption, panels),) = drawn.items()
+    assert caption.endswith(told)
+    assert [one["seed"] for one in panels.values()] == [min(some) for some in seeds]
 
 
 def test_a_damaged_analysis_is_computed_anew(

@@ -54,12 +54,11 @@ def draw_figures(folder: Path, records: Sequence[tuple[Path, Record]]) -> list[P
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         for shown in filter(_tells_something, attach(plan(wish), records, states=False)):
-            draw(shown, Folders(place), place / f"{shown.target.name}-{CIFAR100}")
+            draw(shown, Folders(place), place / f"{shown.target.name}-{CIFAR100}", (".svg",))
         texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(place.glob("*.svg"))}
-    if not texts:
-        return []
     try:
-        (folder / FOLDER).mkdir(exist_ok=True)
+        if texts:
+            (folder / FOLDER).mkdir(exist_ok=True)
         for name, text in texts.items():
             write_whole(folder / FOLDER / name, text)
         for old in (old for target in names for old in _drawn(target, folder)):

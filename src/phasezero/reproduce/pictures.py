@@ -47,7 +47,7 @@ from phasezero.reproduce.views import (
 from phasezero.results.figures import draw_groups, draw_sweep
 from phasezero.results.grid import Grid
 from phasezero.results.record import Record
-from phasezero.results.style import write_every_format
+from phasezero.results.style import SUFFIXES, write_every_format
 from phasezero.session import CHECKPOINT, run_folder, slug
 
 SHARED = 10
@@ -135,20 +135,20 @@ def analyse(view: str, lines: Sequence[Line], place: Folders) -> list[Analysis]:
     return found
 
 
-def draw(shown: Shown, place: Folders, base: Path) -> Drawn:
+def draw(shown: Shown, place: Folders, base: Path, suffixes: Sequence[str] = SUFFIXES) -> Drawn:
     """The tables of a target, and its figure's files, all of `base` with further letters."""
     view, lines = shown.target.view, [line for line in shown.lines if line.records]
     if view in MODEL_VIEWS:
         analyses = analyse(view, lines, place)
-        return _draw_models(shown, analyses, base) if analyses else Drawn(cells_grid(shown))
+        return _draw_models(shown, analyses, base, suffixes) if analyses else Drawn(cells_grid(shown))
     if view == "curves":
-        return Drawn(curves_grid(shown), files=_curves(shown, lines, base) if lines else ())
+        return Drawn(curves_grid(shown), files=_curves(shown, lines, base, suffixes) if lines else ())
     if view == "sweep":
-        return Drawn(cells_grid(shown), files=_sweep(shown, lines, base) if lines else ())
+        return Drawn(cells_grid(shown), files=_sweep(shown, lines, base, suffixes) if lines else ())
     return Drawn(methods_grid(shown) if view == "methods" else cells_grid(shown))
 
 
-def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path) -> Drawn:
+def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path, suffixes: Sequence[str]) -> Drawn:
     """The models' numbers, what of the paper's statements they agree with, and the figure."""
     view, information = shown.target.view, shown.target.view == "information"
     form: Form = "unit" if information or view in SPHERES else "raw"
@@ -156,7 +156,7 @@ def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path) -> Draw
     classes = shared_classes(analyses, later=later) or None
     caption = f"{shown.caption} {_drawn_classes(view, analyses)}".strip()
     columns = _COLUMNS[information]
-    about = analysis_caption(analyses, "train", form, classes=classes, columns=columns)
+    about = analysis_caption(analyses, "train", form, classes=classes, later=later, columns=columns)
     cells = chosen_columns(analysis_cells(analyses, form=form, classes=classes), columns)
     further, files = [], []
     if view not in SPHERES:
@@ -175,8 +175,9 @@ def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path) -> Draw
         "sphere": _sphere,
         "sphere of all": _sphere,
     }
-    below = f"{caption} {_seeds(shown)}"
-    files += write_every_format(base, lambda path: drawing[view](shown, analyses, path, below))
+    if view not in _NONE_TO_DRAW or _classes_shown(view, analyses):
+        make = partial(drawing[view], shown, analyses, caption=f"{caption} {_seeds(shown)}")
+        files += write_every_format(base, make, suffixes)
     return Drawn(Grid(*cells, f"{caption} {about}"), further, files)
 
 
@@ -184,6 +185,14 @@ def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path) -> Draw
 _COLUMNS = {
     False: ("model", "n", "classes", "accuracy", *(f"alpha_{k}" for k in TABLE_K)),
     True: ("model", "n", "classes", "accuracy", "information", "floored", "constant"),
+}
+
+
+# By a view of single classes: why there is none to draw, though models are there.
+_NONE_TO_DRAW = {
+    "spectra": "these models have no class in common",
+    "classes": "these models have no more than one class in common",
+    "later": "these models have no class in common that came after phase 0",
 }
 
 
@@ -195,21 +204,28 @@ def _classes_shown(view: str, analyses: Sequence[Analysis]) -> list[str]:
 
 
 def _drawn_classes(view: str, analyses: Sequence[Analysis]) -> str:
-    if view not in ("spectra", "classes", "later"):
+    if view not in _NONE_TO_DRAW:
         return ""
     first = analyses[0]
     titles = dict(zip(first["classes"], first["class_names"], strict=True))
     names = [titles[one] for one in _classes_shown(view, analyses)]
-    return f"{'Class' if len(names) == 1 else 'Classes'} drawn: {', '.join(names)}." if names else ""
+    if not names:
+        return f"Nothing is drawn: {_NONE_TO_DRAW[view]}."
+    return f"{'Class' if len(names) == 1 else 'Classes'} drawn: {', '.join(names)}."
 
 
 def _seeds(shown: Shown) -> str:
-    """What a table has a column for, and a figure must say."""
+    """What a table has a column for, and a figure must say: how many seeds, or of a sphere which."""
+    if shown.target.view in SPHERES:
+        drawn = {line.panel: min(line.records) for line in shown.lines if line.records}
+        if len(seeds := set(drawn.values())) == 1:
+            return f"Seed {seeds.pop()}."
+        return f"Seeds: {', '.join(f'{seed} ({panel})' for panel, seed in drawn.items())}."
     counts = sorted({len(line.records) for line in shown.lines if line.records})
     return f"n={' to '.join(dict.fromkeys(str(count) for count in (counts[0], counts[-1])))}."
 
 
-def _curves(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
+def _curves(shown: Shown, lines: Sequence[Line], base: Path, suffixes: Sequence[str]) -> list[Path]:
     """A file for each panel, which says what it shows and lacks itself."""
     paths: list[Path] = []
     for title in dict.fromkeys(line.panel for line in lines):
@@ -217,11 +233,11 @@ def _curves(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
         groups = [group(shown, line) for line in lines if line.panel == title]
         part = base.with_name("-".join(filter(None, [base.name, slug(title.partition(":")[0]).lower()])))
         make = partial(draw_groups, groups, title=title, caption=f"{panel.caption} {_seeds(panel)}")
-        paths += write_every_format(part, make)
+        paths += write_every_format(part, make, suffixes)
     return paths
 
 
-def _sweep(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
+def _sweep(shown: Shown, lines: Sequence[Line], base: Path, suffixes: Sequence[str]) -> list[Path]:
     by_step: dict[str, list[tuple[float, list[float]]]] = {}
     for line in sorted(lines, key=lambda one: one.weight):
         by_step.setdefault(f"S={line.config.protocol.step}", []).append((line.weight, averages(line)))
@@ -230,7 +246,7 @@ def _sweep(shown: Shown, lines: Sequence[Line], base: Path) -> list[Path]:
         labels = {"x_label": "CwD coefficient eta", "y_label": "Average incremental accuracy (%)"}
         draw_sweep(by_step, path, caption=f"{shown.caption} {_seeds(shown)}", **labels)
 
-    return write_every_format(base, make)
+    return write_every_format(base, make, suffixes)
 
 
 def _spectra(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str) -> None:
@@ -255,7 +271,7 @@ def _classes(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: st
 
 
 def _later(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str) -> None:
-    classes = _classes_shown("later", analyses) or None
+    classes = _classes_shown("later", analyses)
 
     def name(one: Analysis) -> str:
         return _label(shown, one) if len(one["phase_sizes"]) > 1 else "oracle"
@@ -277,7 +293,8 @@ def _information(shown: Shown, analyses: Sequence[Analysis], path: Path, caption
 
 def _sphere(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str) -> None:
     """A panel for each line; of several seeds the first."""
+    panels: dict[str, Analysis] = {}
     titles = [line.panel for line in shown.lines for _ in line.records]
-    panels = dict(zip(reversed(titles), reversed(analyses), strict=True))
-    future = shown.target.view == "sphere of all"
-    draw_sphere(dict(reversed(panels.items())), path, future=future, caption=caption)
+    for title, analysis in zip(titles, analyses, strict=True):
+        panels.setdefault(title, analysis)
+    draw_sphere(panels, path, future=shown.target.view == "sphere of all", caption=caption)

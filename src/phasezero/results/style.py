@@ -69,9 +69,11 @@ def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = ""
             )
 
 
-def write_every_format(base: Path, make: Callable[[Path], None]) -> list[Path]:
-    """One figure as PNG, SVG and PDF, all of this name with a suffix."""
-    paths = [base.with_name(base.name + suffix) for suffix in SUFFIXES]
+def write_every_format(
+    base: Path, make: Callable[[Path], None], suffixes: Sequence[str] = SUFFIXES
+) -> list[Path]:
+    """One figure as PNG, SVG and PDF (or some of them), all of this name with a suffix."""
+    paths = [base.with_name(base.name + suffix) for suffix in suffixes]
     for path in paths:
         make(path)
     return paths
