@@ -54,6 +54,15 @@ def test_more_classes_over_all_shared_classes_and_seeds(make_analysis: Make) -> 
     assert finding.also_differ_in == ()
 
 
+def test_exceptions_of_one_name_are_counted_apart(make_analysis: Make) -> None:
+    few = [make_analysis([0.4, 0.4], seed=seed) for seed in (0, 1)]
+    more = [make_analysis([0.5, 0.3 + seed / 5, 0.1], seed=seed) for seed in (0, 1)]
+    for one in (*few, *more):
+        one["class_names"][:2] = ["crane", "crane"]
+    header, rows = finding_cells(only(compare([*few, *more]), "more classes"))
+    assert rows[0][header.index("exceptions")] == "crane (2), crane"
+
+
 def test_phases_are_not_mixed_up(make_analysis: Make) -> None:
     """Models after phase 0 go with each other; those after a later phase with the oracle of as many classes."""
     nested = [make_analysis([0.6] * classes) for classes in (2, 3)]

@@ -17,6 +17,7 @@ from phasezero.analysis.record import Analysis, read_analysis, write_analysis
 from phasezero.analysis.sphere import draw_sphere, facing, sphere_configs
 from phasezero.data.images import ImageData
 from phasezero.errors import UserError
+from phasezero.results.style import COLOURS
 from phasezero.session import CHECKPOINT
 
 
@@ -79,6 +80,17 @@ def test_picture_of_a_trained_model_from_its_analysis(toy_data: ImageData, tmp_p
         shown = [one for one in analysis["class_names"] if one in text]
         assert shown == analysis["class_names"][:classes]
         assert "hollow: on the far side of the sphere" in text
+
+
+def test_classes_of_one_name_are_told_apart(make_analysis: Callable[..., Analysis], tmp_path: Path) -> None:
+    one = make_analysis([0.5, 0.4, 0.3])
+    one["class_names"] = ["crane", "crane", "lake"]
+    clouds = [on_sphere(seed, 5, 0.0).tolist() for seed in range(3)]
+    one["points"] = {"train": clouds, "test": clouds}
+    draw_sphere({"a": one}, tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert text.count(">crane</text>") == 2
+    assert all(colour.lower() in text for colour in COLOURS[:3])
 
 
 def test_other_features_have_no_sphere(make_analysis: Callable[..., Analysis], tmp_path: Path) -> None:

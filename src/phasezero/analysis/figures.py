@@ -20,9 +20,12 @@ from phasezero.analysis.record import (
     group_analyses,
     measured,
     shared_classes,
+    term_forms,
 )
 from phasezero.analysis.spectra import Form
+from phasezero.config import leaves
 from phasezero.errors import UserError
+from phasezero.results.record import class_hash
 from phasezero.results.style import draw_legend, draw_spread, plain_axes, plain_text, write_figure
 
 _PANEL = (3.1, 2.5)
@@ -70,7 +73,11 @@ def draw_alpha_panels(
     caption: str = "",
 ) -> None:
     """The same, side by side: title -> analyses (the paper's Fig. 4: with and without CwD, by number of classes)."""
-    chosen = {title: (some, classes or shared_classes(some)) for title, some in panels.items() if some}
+    chosen = [
+        (title, some, shared_classes(some) if classes is None else classes)
+        for title, some in panels.items()
+        if some
+    ]
     write_figure(path, lambda: _alpha_figure(chosen, split, form, name), caption)
 
 
@@ -87,34 +94,41 @@ def draw_alpha_by_class(
     """A panel for each class (the appendix's figure for classes 2 to 10)."""
     first = analyses[0]
     titles = dict(zip(first["classes"], first["class_names"], strict=True))
-    chosen = {titles[one]: (analyses, [one]) for one in classes or shared_classes(analyses)}
+    wanted = shared_classes(analyses) if classes is None else classes
+    chosen = [(titles[one], analyses, [one]) for one in wanted]  # two classes may have the same name
     write_figure(path, lambda: _alpha_figure(chosen, split, form, name), caption)
 
 
 def _alpha_figure(
-    panels: Mapping[str, tuple[Sequence[Analysis], Sequence[str]]],
+    panels: Sequence[tuple[str, Sequence[Analysis], Sequence[str]]],
     split: Split,
     form: Form,
     name: Name | None,
 ) -> Figure:
-    if not panels or not all(classes for _, classes in panels.values()):
+    """Of each panel: its title, the models, the classes (by their ids) whose mean is drawn."""
+    if not panels or not all(classes for _, _, classes in panels):
         raise UserError("nothing to draw: no models, or none that have a class in common")
     # Grouped all together: a model keeps its name in every panel; models of one name share a line.
-    groups = group_analyses({id(one): one for some, _ in panels.values() for one in some}.values())
+    groups = group_analyses({id(one): one for _, some, _ in panels for one in some}.values())
     labels = [name(group.first) if name else group.label for group in groups]
     shown = list(dict.fromkeys(labels))
     figure, grid = _grid(len(panels), legend_lines=len(shown))
     lines = {}
-    for axes, (title, (some, classes)) in zip(grid, panels.items(), strict=True):
-        here = {id(one) for one in some}
+    for axes, (title, some, classes) in zip(grid, panels, strict=True):
+        here, largest = {id(one) for one in some}, 1
         for group, label in zip(groups, labels, strict=True):
             runs = [one for one in group.analyses if id(one) in here]
             if runs:
                 ks = [k for k in runs[0]["k"] if all(k in one["k"] for one in runs)]
+                if not ks:
+                    raise UserError(
+                        f"{group.label}: its seeds have no k in common; analyse them with the same"
+                    )
+                largest = max(largest, *ks)
                 values = [[_mean(alpha_of(one, split, form, classes, k)) for one in runs] for k in ks]
                 lines[label] = draw_spread(axes, ks, values, shown.index(label))
         axes.set_xscale("log", base=2)
-        axes.set_xticks([2**power for power in range(int(math.log2(max(ks))) + 1)])
+        axes.set_xticks([2**power for power in range(int(math.log2(largest)) + 1)])
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlabel("k")
         if axes in grid[::_COLUMNS]:
@@ -134,7 +148,7 @@ def draw_information(
     classes: Sequence[str] | None = None,
     caption: str = "",
 ) -> None:
-    """The information proxy over eta (the appendix's figure), one line for each number of classes.
+    """The information proxy over eta (the appendix's figure), one line for models that differ in nothing else.
 
     By default over all classes that each model has seen; `classes` names others by their ids.
     """
@@ -185,12 +199,7 @@ def _draw_over_eta(
     form: Form,
     caption: str,
 ) -> None:
-    families: dict[str, list[AnalysisGroup]] = {}
-    for group in group_analyses(analyses):
-        terms = {term["name"] for term in group.first["config"]["initial"]}
-        if terms <= {"cwd"}:
-            sizes = "+".join(map(str, group.first["phase_sizes"]))
-            families.setdefault(f"{group.first['method']}, classes {sizes}", []).append(group)
+    families = _lines_over_eta(group_analyses(analyses))
     if not families:
         raise UserError("nothing to draw: no model without a phase-0 term or with CwD")
 
@@ -216,6 +225,66 @@ def _draw_over_eta(
         return drawing
 
     write_figure(path, figure, caption)
+
+
+def _lines_over_eta(groups: Sequence[AnalysisGroup]) -> dict[str, list[AnalysisGroup]]:
+    """By label: models with one form of CwD, or without it, that otherwise differ in nothing.
+
+    A model without CwD begins every line of models that were made like it. Where there is none it begins those of
+    its data and network: on ImageNet100 the published LUCIR with CwD has a learning rate of its own.
+    """
+    lines: dict[Facts, list[AnalysisGroup]] = {}
+    for group in groups:
+        if _terms(group) == ["cwd"]:
+            lines.setdefault(_facts(group.first), []).append(group)
+    with_cwd = list(lines)
+    for group in groups:
+        if not _terms(group):
+            own = _facts(group.first)
+            model = {fact for fact in own if fact[0] in _MODEL}
+            alike = [facts for facts in with_cwd if set(own) <= set(facts)]
+            near = [facts for facts in with_cwd if model <= set(facts)]
+            for facts in alike or near or [own]:
+                lines.setdefault(facts, []).append(group)
+    ranked = sorted(lines, key=lambda facts: lines[facts][0].first["phase_sizes"])
+    return {_label(dict(facts), [dict(other) for other in ranked]): lines[facts] for facts in ranked}
+
+
+Facts = tuple[tuple[str, str], ...]
+"""What a model is made of besides its seed and eta: names and values, in the order in which a legend tells them."""
+
+_MODEL = ("name", "protocol.data", "network.name", "classes")
+
+
+def _terms(group: AnalysisGroup) -> list[str]:
+    return [term["name"] for term in group.first["config"]["initial"]]
+
+
+def _facts(analysis: Analysis) -> Facts:
+    ignored = ("name", "seed", "engine.", "initial")
+    settings = {key: value for key, value in leaves(analysis["config"]) if not key.startswith(ignored)}
+    found = {
+        "name": f"{analysis['method']}, classes {'+'.join(map(str, analysis['phase_sizes']))}",
+        **settings,
+        "classes": class_hash(analysis["classes"][: analysis["seen_classes"]])[:8],
+        **{f"{term['name']}.{key}": term[key] for term in term_forms(analysis) for key in term},
+    }
+    return tuple((key, str(value)) for key, value in found.items())
+
+
+def _label(facts: Mapping[str, str], everybody: Iterable[Mapping[str, str]]) -> str:
+    """The name; among namesakes also the first facts that tell them all apart."""
+    namesakes = [other for other in everybody if other["name"] == facts["name"]]
+    told: list[str] = []
+
+    def kinds(keys: Sequence[str]) -> int:
+        return len({tuple(other.get(key) for key in keys) for other in namesakes})
+
+    for key in dict.fromkeys(key for other in namesakes for key in other):
+        if kinds([*told, key]) > kinds(told):
+            told.append(key)
+    words = ", ".join(f"{key}={facts[key]}" for key in told if key in facts)
+    return f"{facts['name']} ({words})" if words else facts["name"]
 
 
 def _grid(panels: int, legend_lines: int) -> tuple[Figure, list[Axes]]:

@@ -84,34 +84,39 @@ def draw_sphere(
 
     Each sphere is turned to face its points; those on the far side are hollow.
     """
-    clouds = {}
+    clouds: dict[str, dict[str, list[list[float]]]] = {}
+    names: dict[str, str] = {}
     for title, analysis in panels.items():
         points = analysis["points"]
         if points is None:
             raise UserError(f"{title}: features have {analysis['feature_size']} dimensions, a sphere needs 3")
         shown = len(analysis["classes"]) if future else analysis["seen_classes"]
-        clouds[title] = dict(zip(analysis["class_names"][:shown], points[split], strict=False))
-    write_figure(path, lambda: _sphere_figure(clouds, split), caption)
+        ids = analysis["classes"][:shown]
+        clouds[title] = dict(zip(ids, points[split], strict=False))
+        names |= dict(zip(ids, analysis["class_names"], strict=False))
+    write_figure(path, lambda: _sphere_figure(clouds, names, split), caption)
 
 
-def _sphere_figure(panels: Mapping[str, Mapping[str, list[list[float]]]], split: Split) -> Figure:
+def _sphere_figure(
+    panels: Mapping[str, Mapping[str, list[list[float]]]], names: Mapping[str, str], split: Split
+) -> Figure:
+    """Of each panel the points by the ids of their classes, which have these names."""
     columns = min(len(panels), 4)
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(2.3 * columns, 2.5 * rows + 0.5), layout="constrained")
     grid = list(figure.subplots(rows, columns, squeeze=False).flat)
-    names = list(dict.fromkeys(name for clouds in panels.values() for name in clouds))
-    handles = {}
+    ids, handles = list(names), {}
     for axes, (title, clouds) in zip(grid, panels.items(), strict=False):
         _globe(axes)
         points = torch.tensor([point for cloud in clouds.values() for point in cloud], dtype=torch.float64)
         turned = facing(points).split([len(cloud) for cloud in clouds.values()])
-        for name, cloud in zip(clouds, turned, strict=True):
-            handles[name] = _draw_cloud(axes, cloud, names.index(name))
+        for one, cloud in zip(clouds, turned, strict=True):
+            handles[one] = _draw_cloud(axes, cloud, ids.index(one))
         plain_text(axes.title, title)
     for axes in grid:
         axes.set_axis_off()
     title = f"unit features, {split} images; hollow: on the far side of the sphere"
-    draw_legend(figure, list(handles.values()), list(handles), title, ncols=4)
+    draw_legend(figure, list(handles.values()), [names[one] for one in handles], title, ncols=4)
     return figure
 
 

@@ -179,8 +179,8 @@ def _difference(finding: Finding) -> str:
 
 def _exceptions(finding: Finding) -> str:
     """The classes, and how many seeds each; all of them are in the file."""
-    counts = Counter(case.class_name for case in finding.exceptions).most_common()
-    return _first_few([f"{name} ({times})" if times > 1 else name for name, times in counts]) or "none"
+    counts = Counter((case.class_id, case.class_name) for case in finding.exceptions).most_common()
+    return _first_few([f"{name} ({times})" if times > 1 else name for (_, name), times in counts]) or "none"
 
 
 def _first_few(names: Sequence[str]) -> str:
