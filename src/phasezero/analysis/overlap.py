@@ -9,7 +9,8 @@ nearest-mean error   the share of images that are nearer to another class's mean
 crossing             with classes that the model has not been trained on: the share of images of seen classes
                      whose nearest mean belongs to a future class, and the other way round.
 
-Means are always those of the training images.
+The means that images are nearest to are always those of the training images, as a classifier's would be; the scatter
+ratio is of the images at hand alone, with their own means.
 """
 
 from __future__ import annotations

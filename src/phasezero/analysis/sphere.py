@@ -27,27 +27,32 @@ from phasezero.presets import build_config, standard_name
 from phasezero.results.style import COLOURS, MARKERS, draw_legend, plain_text, write_figure
 
 CLASSES_A_PHASE = 2
+NETWORK = "alexnet-3d"
 
 # The code's form is about (C / N) (N / C - 1)^2 r^2 for batches of N images of C classes and correlations r:
 # 0.95 r^2 for N = 128 and C = 50, but 62 r^2 for C = 2. The usual 0.5 over the ratio of these:
 CWD_WEIGHT = 0.0077
 
+_TWO_PHASES = (CLASSES_A_PHASE, CLASSES_A_PHASE)
+MODELS: Mapping[str, tuple[str, tuple[int, ...]]] = {
+    "naive": ("lucir", _TWO_PHASES),
+    "oracle": ("lucir", (sum(_TWO_PHASES),)),
+    "mimicking the oracle": ("lucir+mimic", _TWO_PHASES),
+    "CwD": (f"lucir+cwd:{CWD_WEIGHT}", _TWO_PHASES),
+}
+"""By the title of its panel: a model's method with its phase-0 term, and the classes of its phases."""
+
 
 def sphere_configs(data: str = "cifar100", *, seed: int = 0) -> dict[str, RunConfig]:
-    """By the title of its panel: naive, oracle (all four classes at once), mimicking it, and CwD."""
+    """Those of `MODELS`, by the titles of their panels."""
 
-    def config(phase_sizes: tuple[int, ...], *initial: str) -> RunConfig:
-        plain = build_config("lucir", data, initial=initial, base=CLASSES_A_PHASE, step=CLASSES_A_PHASE)
-        chosen = plain.override({"network.name": "alexnet-3d", "protocol.phase_sizes": list(phase_sizes)})
+    def config(run: str, phase_sizes: tuple[int, ...]) -> RunConfig:
+        method, *initial = run.split("+")
+        plain = build_config(method, data, initial=initial, base=CLASSES_A_PHASE, step=CLASSES_A_PHASE)
+        chosen = plain.override({"network.name": NETWORK, "protocol.phase_sizes": list(phase_sizes)})
         return replace(chosen, seed=seed, name=f"sphere/{standard_name(chosen)}")
 
-    two_phases = (CLASSES_A_PHASE, CLASSES_A_PHASE)
-    return {
-        "naive": config(two_phases),
-        "oracle": config((sum(two_phases),)),
-        "mimicking the oracle": config(two_phases, "mimic"),
-        "CwD": config(two_phases, f"cwd:{CWD_WEIGHT}"),
-    }
+    return {title: config(*model) for title, model in MODELS.items()}
 
 
 def facing(points: Tensor) -> Tensor:

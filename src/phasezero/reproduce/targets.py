@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from phasezero.analysis.sphere import CWD_WEIGHT
+from phasezero.analysis import sphere
 
 View = Literal[
     "methods",
@@ -74,13 +74,17 @@ SPECTRA_OPEN = (
 SPHERE_OPEN = (
     "The paper names neither the classes nor the epochs and coefficients: the first four classes of the order, the "
     "data set's usual training and the oracle's usual weight are shown. CwD's eta is "
-    f"{CWD_WEIGHT}: the form of the published code grows with a class's images in a batch, so that the usual one "
-    "would be far too large for two classes."
+    f"{sphere.CWD_WEIGHT}: the form of the published code grows with a class's images in a batch, so that the usual "
+    "one would be far too large for two classes."
 )
 
 
-def _sphere(run: str, title: str, *sizes: int) -> Block:
-    return Block((run,), sizes=(sizes,), title=title, settings={"network.name": "alexnet-3d"})
+def _spheres(*titles: str) -> tuple[Block, ...]:
+    models = [(title, *sphere.MODELS[title]) for title in titles]
+    return tuple(
+        Block((run,), sizes=(sizes,), title=f"{letter}: {title}", settings={"network.name": sphere.NETWORK})
+        for letter, (title, run, sizes) in zip("abcd", models, strict=False)
+    )
 
 
 def _oracle_blocks(runs: tuple[str, ...]) -> tuple[Block, ...]:
@@ -123,12 +127,7 @@ _ALL = (
         "fig1",
         "Unit features of phase 0's two classes: naive, the oracle (four classes), mimicking it, CwD",
         "sphere",
-        (
-            _sphere("lucir", "a: naive", 2, 2),
-            _sphere("lucir", "b: oracle", 4),
-            _sphere("lucir+mimic", "c: mimicking the oracle", 2, 2),
-            _sphere(f"lucir+cwd:{CWD_WEIGHT}", "d: CwD", 2, 2),
-        ),
+        _spheres(*sphere.MODELS),
         data=(CIFAR100,),
         seeds=(0,),
         note=SPHERE_OPEN,
@@ -193,7 +192,7 @@ _ALL = (
         "fig8",
         "As Fig. 1 (a) and (d), with the two classes that come later",
         "sphere of all",
-        (_sphere("lucir", "a: naive", 2, 2), _sphere(f"lucir+cwd:{CWD_WEIGHT}", "b: CwD", 2, 2)),
+        _spheres("naive", "CwD"),
         data=(CIFAR100,),
         seeds=(0,),
         note=SPHERE_OPEN,
