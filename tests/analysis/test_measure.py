@@ -18,6 +18,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from phasezero import run, write_record
+from phasezero.analysis import measure
+from phasezero.analysis.information import FLOOR
 from phasezero.analysis.measure import analyse_model, analyse_run
 from phasezero.analysis.record import (
     Analysis,
@@ -124,6 +126,49 @@ def test_future_classes_come_after_the_seen(trained: Path, toy_data: ImageData) 
     assert [group.label for group in group_analyses([last, found])] == [
         f"{found['name']} (phase={phase})" for phase in (0, 2)
     ]
+
+
+def test_what_is_told_of_the_seen_and_by_training_means(
+    trained: Path, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made-up features: seen classes do not vary in the first, those to come do; test images lie elsewhere."""
+    rng, seen = np.random.default_rng(5), 4
+    scales = [np.array([1e-6, 1, 2])] * seen + [np.array([9.0, 8, 7])] * 4
+    centres = 3 * rng.normal(size=(8, 3))
+    made = {
+        split: [
+            shift + centre + scale * rng.normal(size=(12, 3))
+            for centre, scale in zip(centres, scales, strict=True)
+        ]
+        for split, shift in (("train", 0.0), ("test", 2.0))
+    }
+    monkeypatch.setattr(
+        measure,
+        "_features",
+        lambda _, split, classes: [torch.from_numpy(one) for one in made[split][:classes]],
+    )
+    record = read_record(trained)
+    trainer = Trainer(RunConfig.from_dict(record["config"]), toy_data)
+    trainer.phases_done = 1
+    found = analyse_model(trainer, record, ks=[1], future=True)
+    means = [features.mean(0) for features in made["train"][:seen]]
+    for split in ("train", "test"):
+        features = made[split]
+        assert found[split]["constant_features"] == 1  # type: ignore[literal-required]
+        measured = found[split]["raw"]  # type: ignore[literal-required]
+        spectra = [np.sort(np.linalg.eigvalsh(np.cov(one.T)))[::-1] for one in features[:seen]]
+        np.testing.assert_allclose(measured["spectrum_mean"], np.mean(spectra, 0), rtol=1e-4)
+        logs = [np.log(np.maximum(one, FLOOR)).sum() for one in spectra]
+        np.testing.assert_allclose(measured["information"]["mean"], np.mean(logs), rtol=1e-4)
+        wrong = [
+            place != np.argmin([np.linalg.norm(row - mean) for mean in means])
+            for place in range(seen)
+            for row in features[place]
+        ]
+        assert measured["overlap"]["nearest_mean_error"] == pytest.approx(100 * np.mean(wrong))
+        own = np.array([one.mean(0) for one in features[:seen]])
+        within = np.mean([np.trace(np.cov(one.T)) for one in features[:seen]])
+        assert measured["overlap"]["scatter_ratio"] == pytest.approx(within / np.trace(np.cov(own.T)))
 
 
 def test_schema_and_file(trained: Path, toy_data: ImageData, tmp_path: Path) -> None:

@@ -48,6 +48,17 @@ def test_nearest_means_by_a_loop() -> None:
     assert part.nearest_mean_error == overlap(by_class[:3], means[:3], 3).nearest_mean_error
 
 
+def test_the_means_are_those_given_and_the_scatter_is_of_the_images_themselves() -> None:
+    """Images at 0 and 10 belong to classes whose training means changed places; a third is yet to come."""
+    by_class = [torch.tensor([[0.0], [1.0]]), torch.tensor([[10.0], [11.0]]), torch.tensor([[30.0], [31.0]])]
+    means = torch.tensor([[10.0], [0.0], [-5.0]], dtype=torch.float64)
+    found = overlap(by_class, means, 2)
+    assert found.nearest_mean_error == 100
+    assert found.seen_as_future == 0
+    assert found.future_as_seen == 100
+    assert found.scatter_ratio == pytest.approx(0.5 / 50)  # of means 0.5 and 10.5
+
+
 def test_wider_classes_overlap_more() -> None:
     found = [overlap(draw(spread), class_means(draw(spread)), 5) for spread in (0.05, 1.0, 5.0)]
     ratios = [one.scatter_ratio or 0.0 for one in found]

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+from matplotlib.collections import Collection, LineCollection, PolyCollection
+from matplotlib.figure import Figure
 
 from phasezero.errors import UserError
 from phasezero.results.figures import draw_curves
 from phasezero.results.record import Record
+from phasezero.results.style import draw_spread
 
 Make = Callable[..., Record]
 
@@ -72,6 +75,25 @@ def test_nearest_mean_and_what_cannot_be_drawn(make_record: Make, tmp_path: Path
     with pytest.raises(UserError, match=r"\.png, \.svg, \.pdf"):
         draw_curves([make_record()], tmp_path / "curves.doc")
     assert not (tmp_path / "none.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds"),
+    [
+        ([[1.0, 2.0], [3.0, 5.0], [4.0, 4.5]], [PolyCollection]),
+        # A band would end in a point, as if that were certain.
+        ([[1.0, 2.0], [3.0, 5.0], [4.0]], [LineCollection]),
+        ([[1.0, 2.0]], [LineCollection]),
+        ([[1.0], [2.0]], []),
+    ],
+)
+def test_a_band_only_where_every_point_has_several_runs(
+    values: list[list[float]], kinds: list[type[Collection]]
+) -> None:
+    axes = Figure().add_subplot()
+    draw_spread(axes, range(len(values)), values, 0)
+    assert len(axes.collections) == len(kinds)
+    assert all(map(isinstance, axes.collections, kinds))
 
 
 def test_settings_of_matplotlib_are_left_alone(runs: list[Record], tmp_path: Path) -> None:
