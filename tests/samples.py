@@ -84,7 +84,7 @@ def analysis_of(
 ) -> Analysis:
     """A complete analysis of a model that never was; `alpha`: alpha_1 of each class, others `step` above it."""
     sizes = list(sizes) or [len(alpha)]
-    rows = [[share, share + step, share + 2 * step] for share in alpha]
+    rows = [[min(share + times * step, 1.0) for times in range(3)] for share in alpha]
     found = measurement(rows, sum(sizes), information, scatter)
     ids = [f"id {place}" for place in range(len(alpha))]
     names = [f"class {place}" for place in range(len(alpha))]

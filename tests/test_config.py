@@ -403,5 +403,8 @@ def test_a_variant_must_be_one_and_is_chosen_by_name() -> None:
     values["method"]["variant"] = "orignal"
     with pytest.raises(UserError, match="unknown variant of lucir 'orignal'; did you mean 'original'"):
         RunConfig.from_dict(values)
+    values["method"]["variant"] = ["original"]
+    with pytest.raises(UserError, match=r"method\.variant: str is expected"):
+        RunConfig.from_dict(values)
     with pytest.raises(UserError, match=r"method\.variant: .* such as lucir-original"):
         preset("lucir/cifar100/b50s10").override({"method.variant": "original"})

@@ -232,10 +232,11 @@ def _build(kind: type, values: Any, where: str) -> Any:
         if "name" not in values:
             raise UserError(f"{where}: a name is needed, one of {', '.join(registry)}")
         kind = registry[_convert(str, values["name"], f"{where}.name")].Options
-        if registry is METHODS and (variant := values.get("variant", "")):
+        variant = _convert(str, values.get("variant", ""), f"{where}.variant")
+        if registry is METHODS and variant:
             known = METHODS[values["name"]].variants
             if variant not in known:
-                raise unknown(f"variant of {values['name']}", str(variant), known)
+                raise unknown(f"variant of {values['name']}", variant, known)
     hints = _type_hints(kind)
     names = [entry.name for entry in dataclasses.fields(kind)]
     for key in values:

@@ -185,6 +185,10 @@ def test_schema_and_file(trained: Path, toy_data: ImageData, tmp_path: Path) -> 
         ({"format": "phasezero-analysis-2"}, "phasezero-analysis-2"),
         ({"k": None}, "k should be array"),
         ({"train": {"images": [], "raw": {}, "unit": {}}}, "missing key 'train.raw.alpha_mean'"),
+        ({"data": {}}, "missing key 'data.name'"),
+        ({"config": {}}, "missing key 'config.initial'"),
+        ({"config": {**found["config"], "initial": [{"name": "cwd"}]}}, r"'config.initial\[0\].weight'"),
+        ({"phase": -1}, "phase should be at least 0"),
     ):
         changed: dict[str, Any] = {**copy.deepcopy(found), **damage}
         path.write_text(json.dumps(changed))
@@ -193,6 +197,44 @@ def test_schema_and_file(trained: Path, toy_data: ImageData, tmp_path: Path) -> 
         assert not validator.is_valid(changed)
     with pytest.raises(UserError, match="no analysis-phaseN"):
         find_analyses([trained])
+
+
+SHORTENED = [
+    "class_names",
+    "phase_sizes",
+    "train.images",
+    "train.raw.alpha_mean",
+    "train.raw.alpha",
+    "test.unit.alpha.0",
+    "test.unit.variance",
+    "test.raw.information.by_class",
+    "train.unit.information.floored",
+    "train.unit.information.unavoidable",
+    "points.test",
+    "points.train.0.0",
+]
+
+
+@pytest.mark.parametrize("place", SHORTENED)
+def test_a_list_that_lost_an_entry_is_named(
+    make_analysis: Callable[..., Analysis], tmp_path: Path, place: str
+) -> None:
+    clouds = [[[1.0, 0.0, 0.0]] for _ in range(4)]
+    found: Any = copy.deepcopy({**make_analysis([0.2, 0.3, 0.4, 0.5], phase_sizes=[3, 1])})
+    found["points"] = {"train": clouds, "test": clouds}
+    path = tmp_path / analysis_name(1)
+    path.write_text(json.dumps(found))
+    read_analysis(path)
+    found = json.loads(path.read_text())
+    shortened: Any = found
+    for key in place.split("."):
+        shortened = shortened[int(key) if key.isdecimal() else key]
+    length = len(shortened)
+    shortened.pop()
+    path.write_text(json.dumps(found))
+    with pytest.raises(UserError, match=f"has {length - 1} entries and should have {length}") as caught:
+        read_analysis(path)
+    assert place.partition(".")[0] in str(caught.value)
 
 
 def test_where_a_models_state_is_found(

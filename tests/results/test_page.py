@@ -301,6 +301,10 @@ def test_refusals_leave_nothing_behind(make_record: Make, tmp_path: Path) -> Non
     record["phases"][0]["seconds"]["train"] = float("nan")
     with pytest.raises(UserError, match="not finite"):
         write_page([record], tmp_path / "page.html")
+    record["phases"][0]["confusion"]["count"].pop()
+    with pytest.raises(ValueError, match="shorter") as caught:  # a fault of its maker's, told as what it is
+        write_page([record], tmp_path / "page.html")
+    assert not isinstance(caught.value, UserError)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.html"]
 
 

@@ -164,6 +164,53 @@ def test_reading_says_what_is_wrong(make_record: Make, tmp_path: Path) -> None:
         assert str(path) in str(caught.value)
 
 
+def damaged(record: Record, path: str, value: Any) -> dict[str, Any]:
+    """A copy with another value at a dotted path."""
+    changed: Any = copy.deepcopy(record)
+    *parents, last = [int(key) if key.isdecimal() else key for key in path.split(".")]
+    at(changed, tuple(parents))[last] = value
+    return dict(changed)
+
+
+DAMAGE = [
+    ("summary.head.last_accuracy", 99.0, "summary.head is not that of its phases"),
+    ("summary.head.forgetting", -50.0, "summary.head is not that of its phases"),
+    ("summary.head.forgetting", None, "summary.head is not that of its phases"),
+    ("summary.head.forgetting_by_phase", [8.0], "summary.head is not that of its phases"),
+    ("summary.nearest_mean", None, "summary.nearest_mean is not that of its phases"),
+    ("phases.1.by_phase.head", [], r"phases\[1\].by_phase.head has 0 entries and should have 2"),
+    ("phases.2.by_phase.head", [1.0] * 4, r"phases\[2\].by_phase.head has 4 entries and should have 3"),
+    ("phases.0.confusion.true", [0], r"phases\[0\].confusion.true has 1 entries"),
+    ("phases.0.confusion.true.0", 3, r"phases\[0\].confusion.true has a class that was not seen"),
+    ("phases.0.confusion.true.0", -1, r"confusion.true\[0\] should be at least 0"),
+    ("phases.0.accuracy.head", 100.5, "accuracy.head should be at most 100"),
+    ("phases.0.accuracy.head", 10**400, "a whole number of 401 digits"),
+    ("phases.0.seconds.train", "long", "seconds.train should be number"),
+    ("data.class_names", ["one"], "data.class_names has 1 entries and should have 6"),
+    ("config.initial", ["cwd"], r"config.initial\[0\] should be object"),
+    ("config.initial", [{"weight": 0.5}], r"missing key 'config.initial\[0\].name'"),
+    ("config.method", "lucir", "config.method should be object"),
+    ("config.engine", "captured", "config.engine should be object"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), DAMAGE, ids=[path for path, _, _ in DAMAGE])
+def test_damage_is_named_by_its_place(
+    make_record: Make, tmp_path: Path, path: str, value: Any, message: str
+) -> None:
+    record = make_record(sizes=(3, 1, 2), nearest_mean=True, initial=["cwd:0.5"])
+    (tmp_path / "record.json").write_text(json.dumps(damaged(record, path, value)))
+    with pytest.raises(UserError, match=rf"record\.json: .*{message}"):
+        records.read_record(tmp_path)
+
+
+def test_a_summary_may_be_rounded_otherwise(make_record: Make, tmp_path: Path) -> None:
+    record = make_record(sizes=(3, 1, 2))
+    record["summary"]["head"]["average_incremental_accuracy"] += 1e-9
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    assert records.read_record(tmp_path) == record
+
+
 def test_load_records_takes_files_run_folders_and_trees_once_each(make_record: Make, tmp_path: Path) -> None:
     for seed in range(3):
         records.write_record(

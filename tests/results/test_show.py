@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from phasezero.results.record import Record, write_record
+from phasezero.results.record import Record, read_record, write_record
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -61,6 +61,7 @@ def test_a_damaged_record_is_named_and_the_others_are_shown(
     command: Command, there: Path, tmp_path: Path
 ) -> None:
     damaged = there / "icarl" / "record.json"
+    sound = read_record(damaged)
     damaged.write_text(damaged.read_text()[:1000])
     code, out, err = command("show", there, "--format", "csv")
     assert code == 0
@@ -74,6 +75,12 @@ def test_a_damaged_record_is_named_and_the_others_are_shown(
     assert code == 0
     assert f"{damaged}: not JSON" in err
     assert "| lucir/cifar100/b50s10 | 0 | cpu, fp32 | there/lucir/record.json |" in out
+    write_record(damaged, {**sound, "config": {**sound["config"], "initial": ["cwd"]}})
+    for words in (["show", there], ["report", there], ["results", there]):
+        code, _, err = command(*words)
+        assert code == 0
+        assert f"{damaged}: config.initial[0] should be object; left out" in err
+    damaged.write_text("{")
     for words in (["show", damaged], ["report", damaged.parent]):
         code, out, err = command(*words)
         assert (code, out) == (2, "")

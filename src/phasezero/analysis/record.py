@@ -6,15 +6,21 @@ Shares (alpha_k) are rounded to six decimals, other numbers to six significant d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
-from phasezero.analysis.spectra import Form
+from phasezero.analysis.spectra import FORMS, Form
 from phasezero.errors import UserError
-from phasezero.results.jsonfile import load_schema, read_json, refuse_misfits, write_json
+from phasezero.results.jsonfile import (
+    load_schema,
+    read_json,
+    refuse_misfits,
+    refuse_other_lengths,
+    write_json,
+)
 from phasezero.results.record import RunFacts, with_younger_settings
 from phasezero.results.tables import labelled_groups
 
@@ -88,7 +94,32 @@ def read_analysis(path: str | Path) -> Analysis:
     if (found := value.get("format", "none")) != FORMAT:
         raise UserError(f"{path}: the format is {found!r}, this phasezero reads {FORMAT!r}")
     refuse_misfits(Path(path), value, schema())
-    return cast(Analysis, {**value, "config": with_younger_settings(value["config"])})
+    analysis = cast(Analysis, {**value, "config": with_younger_settings(value["config"])})
+    refuse_other_lengths(Path(path), _lists(analysis))
+    return analysis
+
+
+def _lists(analysis: Analysis) -> Iterator[tuple[str, Sized, int]]:
+    classes, ks, points = len(analysis["classes"]), len(analysis["k"]), analysis["points"]
+    yield "phase_sizes", analysis["phase_sizes"], analysis["phase"] + 1
+    yield "class_names", analysis["class_names"], classes
+    for split in SPLITS:
+        yield f"{split}.images", analysis[split]["images"], classes
+        for form in FORMS:
+            where, found = f"{split}.{form}", measured(analysis, split, form)
+            information = found["information"]
+            yield f"{where}.alpha_mean", found["alpha_mean"], ks
+            yield f"{where}.alpha", found["alpha"], classes
+            for place, row in enumerate(found["alpha"]):
+                yield f"{where}.alpha[{place}]", row, ks
+            yield f"{where}.variance", found["variance"], classes
+            yield f"{where}.information.by_class", information["by_class"], classes
+            yield f"{where}.information.floored", information["floored"], classes
+            yield f"{where}.information.unavoidable", information["unavoidable"], classes
+        if points is not None:
+            yield f"points.{split}", points[split], classes
+            for place, cloud in enumerate(points[split]):
+                yield from ((f"points.{split}[{place}]", point, 3) for point in cloud)
 
 
 def find_analyses(paths: Iterable[str | Path]) -> list[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from phasezero.config import RunConfig
+from phasezero.config import RunConfig, leaves
 from phasezero.data.stream import make_stream
 from phasezero.engine.checkpoint import finished_phases, read_facts
 from phasezero.engine.device import Device
@@ -53,7 +53,8 @@ class Pace:
     def __init__(self, records: Iterable[Record]) -> None:
         self.sums: dict[Kind, _Sum] = {}
         for record in records:
-            device, network = record["environment"]["device_name"], record["config"]["network"]["name"]
+            device, settings = record["environment"]["device_name"], dict(leaves(record["config"]))
+            network = str(settings.get("network.name", "unknown"))  # a record made elsewhere need not say
             share = _share(record)
             for phase in record["phases"]:
                 first = phase["phase"] == 0

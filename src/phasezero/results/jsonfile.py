@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast
@@ -53,7 +53,9 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise UserError(f"{path}: larger than {MOST_BYTES >> 20} MiB, so no {what} of phasezero's")
-        value = json.loads(path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite)
+        value = json.loads(
+            path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite, parse_int=_whole
+        )
     except OSError as error:
         raise UserError(f"{path}: no {what} to read ({error.strerror or error})") from error
     except (ValueError, RecursionError) as error:  # not JSON, or not even UTF-8, or nested without end
@@ -71,6 +73,13 @@ def _finite(text: str) -> float:
     return number
 
 
+def _whole(text: str) -> int:
+    """Python's whole numbers have no end; a mean over one that no float can hold would fail."""
+    if len(text) > 300:
+        raise ValueError(f"a whole number of {len(text)} digits")
+    return int(text)
+
+
 def load_schema(package: str, name: str) -> dict[str, Any]:
     text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
     return cast(dict[str, Any], json.loads(text))
@@ -79,6 +88,13 @@ def load_schema(package: str, name: str) -> dict[str, Any]:
 def refuse_misfits(path: Path, value: Any, schema: dict[str, Any]) -> None:
     for problem in _problems(value, schema, "", schema["$defs"]):
         raise UserError(f"{path}: {problem}")
+
+
+def refuse_other_lengths(path: Path, lists: Iterable[tuple[str, Sized, int]]) -> None:
+    """`lists`: where each stands, itself, and how long it must be, which no schema can say."""
+    for where, found, length in lists:
+        if len(found) != length:
+            raise UserError(f"{path}: {where} has {len(found)} entries and should have {length}")
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -93,7 +109,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def _problems(value: Any, rule: dict[str, Any], where: str, named: Mapping[str, Any]) -> Iterator[str]:
-    """Missing keys and wrong kinds, by the schema: what a view would trip over (the tests check it all)."""
+    """Missing keys, wrong kinds, numbers out of range: what a view would trip over (the tests check it all)."""
     if "anyOf" in rule:  # in these schemas only ever "something or null"
         rule = {"type": "null"} if value is None else rule["anyOf"][0]
     if "$ref" in rule:
@@ -107,12 +123,20 @@ def _problems(value: Any, rule: dict[str, Any], where: str, named: Mapping[str, 
         for key in rule.get("required", []):
             if key not in value:
                 yield f"missing key {f'{where}.{key}'.lstrip('.')!r}"
-        for key, inner in rule.get("properties", {}).items():
-            if key in value:
-                yield from _problems(value[key], inner, f"{where}.{key}".lstrip("."), named)
+        known, others = rule.get("properties", {}), rule.get("additionalProperties")
+        for key, entry in value.items():
+            inner = known.get(key, others if isinstance(others, dict) else {})
+            yield from _problems(entry, inner, f"{where}.{key}".lstrip("."), named)
     elif isinstance(value, list):
         if len(value) < rule.get("minItems", 0):
             yield f"{where} is empty"
-        if "items" in rule:
-            for index, entry in enumerate(value):
-                yield from _problems(entry, rule["items"], f"{where}[{index}]", named)
+        places: Iterable[int] = range(len(value))
+        if set(map(type, value)) in ({int}, {float}):  # long, most of them: the extremes speak for all
+            places = sorted({value.index(min(value)), value.index(max(value))})
+        for index in places:
+            yield from _problems(value[index], rule.get("items", {}), f"{where}[{index}]", named)
+    elif isinstance(value, int | float):
+        if value < rule.get("minimum", value):
+            yield f"{where} should be at least {rule['minimum']}"
+        if value > rule.get("maximum", value):
+            yield f"{where} should be at most {rule['maximum']}"

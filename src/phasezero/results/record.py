@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,14 @@ import numpy as np
 
 from phasezero.errors import UserError
 from phasezero.results import metrics
-from phasezero.results.jsonfile import load_schema, read_json, refuse_misfits, write_json
+from phasezero.results.jsonfile import (
+    load_schema,
+    read_json,
+    refuse_misfits,
+    refuse_other_lengths,
+    write_json,
+)
+from phasezero.results.soundness import lists_of, refuse_unseen_classes, same_numbers
 
 SCHEMA_VERSION = 1
 FILE_NAME = "record.json"
@@ -306,22 +312,20 @@ def _with_younger_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def read_record(path_or_folder: str | Path) -> Record:
     """Read one record; a folder means the record.json in it."""
     path = _own_file(Path(path_or_folder))
-    record = read_json(path, "record")
-    if (version := record.get("schema_version", "none")) != SCHEMA_VERSION:
+    value = read_json(path, "record")
+    if (version := value.get("schema_version", "none")) != SCHEMA_VERSION:
         raise UserError(f"{path}: schema_version is {version}, this phasezero reads {SCHEMA_VERSION}")
-    refuse_misfits(path, record, schema())
-    _refuse_other_summary(path, cast(Record, record))
-    return cast(Record, {**record, "config": with_younger_settings(record["config"])})
+    refuse_misfits(path, value, schema())
+    refuse_other_lengths(path, lists_of(value))
+    refuse_unseen_classes(path, value)
+    _refuse_other_summary(path, value)
+    return cast(Record, {**value, "config": with_younger_settings(value["config"])})
 
 
-def _refuse_other_summary(path: Path, record: Record) -> None:
-    """Averages are shown beside phases: where one of them was lost or changed, they would tell of different runs."""
-    for classifier, said in record["summary"].items():
-        found = [phase["accuracy"][classifier] for phase in record["phases"]]  # type: ignore[literal-required]
-        if said is None:
-            continue
-        average = metrics.average_incremental_accuracy(found) if None not in found else math.nan
-        if not math.isclose(average, said["average_incremental_accuracy"], abs_tol=1e-6):  # type: ignore[index]
+def _refuse_other_summary(path: Path, record: Mapping[str, Any]) -> None:
+    """Summaries are shown beside phases: where either was lost or changed, they would tell of different runs."""
+    for classifier, found in summarise(record["phases"]).items():
+        if not same_numbers(record["summary"][classifier], found):
             raise UserError(
                 f"{path}: summary.{classifier} is not that of its phases; a part of them was changed"
             )

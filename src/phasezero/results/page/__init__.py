@@ -45,8 +45,9 @@ def write_page(
 def render_page(
     records: Sequence[Record], analyses: Sequence[Sequence[Analysis]] = (), *, title: str = ""
 ) -> str:
+    shown = page_content(records, analyses)
     try:
-        content = json.dumps(page_content(records, analyses), allow_nan=False, separators=(",", ":"))
+        content = json.dumps(shown, allow_nan=False, separators=(",", ":"))
     except ValueError as error:
         raise UserError(f"no page: a record holds a number that is not finite ({error})") from error
     style, script = _part("page.css"), "".join(map(_part, SCRIPTS))
