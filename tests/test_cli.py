@@ -194,6 +194,10 @@ BAD = {
     "target's data": (["reproduce", "table2", "--data", "imagenet"], "table2 is not defined on 'imagenet'"),
     "target without data": (["reproduce", "table2", "--root", "empty"], "--data glyphs"),
     "not in the table": (["reproduce", "table2", "--method", "bic"], "known: lucir, lucir+cwd"),
+    "results into a folder": (["results", ".", "-o", "/"], "--out /: that is a folder"),
+    "results into this folder": (["results", ".", "-o", "."], "that is a folder"),
+    "a page into a folder": (["report", "nowhere", "-o", "."], "that is a folder"),
+    "a figure into a folder": (["show", "nowhere", "--figure", "."], "that is a folder"),
     "no results": (["results", "nowhere"], "nowhere is no folder"),
     "no download": (["data", "get", "imagenet"], "cannot be downloaded"),
 }

@@ -17,7 +17,7 @@ from phasezero import __version__
 from phasezero.board import boards
 from phasezero.commands.analyze import analyze
 from phasezero.commands.bench import bench
-from phasezero.commands.options import parse_numbers, parse_parallel, warn
+from phasezero.commands.options import parse_numbers, parse_parallel, refuse_folder, warn
 from phasezero.commands.report import report
 from phasezero.commands.reproduce import reproduce
 from phasezero.commands.results import results
@@ -265,6 +265,8 @@ def show(
         raise UserError("choose one of --head and --nearest-mean")
     if form not in FORMATS:
         raise unknown("table format", form, FORMATS)
+    if figure is not None:
+        refuse_folder("--figure", figure)
     records = [record for _, record in load_records(runs, warn)]
     classifier: Classifier | None = "nearest_mean" if nearest_mean else "head" if head else None
     if figure is not None:  # first: it may be refused

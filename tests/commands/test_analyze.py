@@ -228,6 +228,20 @@ BAD = {
     "bad split": (["RUN", "--split", "val"], "'train'"),
     "nothing to read": (["RUN", "--read"], "analysis-phaseN.json"),
     "no device": (["RUN", "--device", "abacus"], "abacus"),
+    "read from the end": (
+        ["RUN", "--read", "--phase", "-1"],
+        "--phase -1 with --read: name the phase itself",
+    ),
+    **{
+        f"read with {words[0]}": (["RUN", "--read", *words], f"{words[0]} with --read: nothing is computed")
+        for words in (
+            ["--root", "data"],
+            ["--future"],
+            ["--floor", "1e-12"],
+            ["--store", "s"],
+            ["--device", "cpu"],
+        )
+    },
 }
 
 
@@ -241,6 +255,44 @@ def test_bad_input_costs_a_message_and_leaves_nothing(
     assert message in err
     assert "Traceback" not in err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_store_in_the_environment_does_not_hinder_reading(
+    command: Command, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHASEZERO_STORE", "s")
+    assert command("analyze", runs / "lucir-glyphs-sizes4-2" / "seed0", "--out", "there")[0] == 0
+    code, _, err = command("analyze", "there", "--read")
+    assert (code, err) == (0, "")
+
+
+def test_a_report_takes_no_analysis_for_a_runs_own_that_is_not(
+    command: Command, runs: Path, tmp_path: Path
+) -> None:
+    one = tmp_path / "one"
+    shutil.copytree(runs / "lucir-glyphs-sizes4-2" / "seed0", one)
+    other = runs / "lucir+cwd-glyphs-sizes4-2" / "seed0"
+    for run in (one, other, runs / "lucir-glyphs-sizes4-2" / "seed1"):
+        assert command("analyze", run, "--phase", "0", "--out", f"from {run.parent.name} {run.name}")[0] == 0
+    (own,) = tmp_path.glob(f"from {tmp_path.name} one/**/analysis-phase0.json")
+    strangers = [path for path in tmp_path.glob("from */**/analysis-phase0.json") if path != own]
+    assert len(strangers) == 2
+    shutil.copy(own, one)
+    assert command("report", one, "-o", "page.html") == (0, "page.html\n", "")
+    copied = one / "analysis-phase0-copied.json"
+    shutil.copy(own, copied)
+    code, _, err = command("report", one, "-o", "again.html")
+    assert code == 0
+    message = "of phase 0, so its name should be analysis-phase0.json; left out"
+    assert err == f"phasezero: warning: {copied}: {message}\n"
+    assert (tmp_path / "again.html").read_text() == (tmp_path / "page.html").read_text()
+    copied.unlink()
+    for stranger in strangers:
+        shutil.copy(stranger, one)
+        code, _, err = command("report", one, "-o", "without.html")
+        assert code == 0
+        assert err.endswith("not of the run whose record.json lies beside it; left out\n")
+        assert '"spectra":{}' in (tmp_path / "without.html").read_text()
 
 
 def test_without_the_model(command: Command, runs: Path, tmp_path: Path) -> None:

@@ -36,8 +36,12 @@ from phasezero.results.record import FILE_NAME, find_records
 from phasezero.results.style import write_every_format
 from phasezero.session import slug, writable
 
+ABOUT_COMPUTING = ("root", "future", "floor", "store", "device")
+"""Options that change nothing where nothing is computed."""
+
 
 def analyze(
+    context: typer.Context,
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Folders of runs; with --read, of analyses.")
     ],
@@ -73,6 +77,8 @@ def analyze(
     ks = parse_ks(k)
     if not 0 < floor < math.inf:
         raise UserError(f"--floor {floor:g}: must be above zero and finite")
+    if read:
+        refuse_with_read(context, phase or [])
     if missing := [path for path in runs if not path.exists()]:
         raise UserError(f"{missing[0]}: there is no such file or folder")
 
@@ -97,6 +103,20 @@ def analyze(
         phases = sorted({one["phase"] for one in analyses}) if phase or several else []
         classes = shared_classes(analyses, later=later)
         show(analyses, View(folder, split, features, later, phases, classes), ks)
+
+
+def refuse_with_read(context: typer.Context, phases: Sequence[int]) -> None:
+    """What analyses that are there cannot follow."""
+    for name in ABOUT_COMPUTING:
+        source = context.get_parameter_source(name)
+        if (
+            source is not None and source.name == "COMMANDLINE"
+        ):  # the environment may name a store all the same
+            raise UserError(
+                f"--{name} with --read: nothing is computed, so it would change nothing; leave out one of them"
+            )
+    if min(phases, default=0) < 0:
+        raise UserError(f"--phase {min(phases)} with --read: name the phase itself, counted from 0")
 
 
 def parse_ks(text: str | None) -> list[int] | None:

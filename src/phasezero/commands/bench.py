@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from phasezero.benchmarks.suite import Comparison, Suite, bench_config
+from phasezero.commands.options import refuse_folder
 from phasezero.errors import UserError, unknown
 from phasezero.nets import NETWORKS
 from phasezero.results.files import write_whole
@@ -38,8 +39,7 @@ def bench(
     if out is not None and not out.parent.is_dir():
         raise UserError(f"--out {out}: the folder {out.parent} is not there")
     if out is not None:
-        if out.is_dir():
-            raise UserError(f"--out {out}: that is a folder; name a file in it")
+        refuse_folder("--out", out)
         with writable(out.parent):  # said before minutes of measuring, not after
             pass
     settings = {"engine.precision": precision, "engine.engine": engine, "engine.device": device}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from phasezero.errors import UserError
 
@@ -10,6 +11,12 @@ from phasezero.errors import UserError
 def warn(message: str) -> None:
     """Beside what a command prints, which may be piped."""
     print(f"phasezero: warning: {message}", file=sys.stderr)
+
+
+def refuse_folder(option: str, path: Path) -> None:
+    """Where a file is to be written: said before the work, not after."""
+    if path.is_dir():
+        raise UserError(f"{option} {path}: that is a folder; name a file in it")
 
 
 def parse_parallel(text: str) -> int | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from phasezero.commands.options import warn
+from phasezero.commands.options import refuse_folder, warn
 from phasezero.errors import UserError
 from phasezero.reproduce.ledger import write_results
 from phasezero.results.files import write_whole
@@ -23,6 +23,8 @@ def results(
     """Every cell of the paper beside the records in a folder: the gap, n, verified or why not."""
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder")
+    if out is not None:
+        refuse_folder("--out", out)
     text = write_results(folder, out.parent if out else Path(), warn, figures=figures)
     if out is None:
         print(text, end="")
