@@ -398,6 +398,14 @@ def test_yaml_that_repeats_a_key_or_holds_several(tmp_path: Path) -> None:
         load_yaml(path)
 
 
+@pytest.mark.parametrize("field", ["name", "protocol.data"])
+@pytest.mark.parametrize("text", ["a\x1b[2Jb", "a\nb", "a\x7f", "a\udc80"])
+def test_names_can_be_printed(field: str, text: str) -> None:
+    with pytest.raises(UserError, match=f"{field}: .* has a character that cannot be printed"):
+        RunConfig().override({field: text})
+    assert RunConfig(name="LUCIR \u2013 größer").name  # most can
+
+
 def test_a_variant_must_be_one_and_is_chosen_by_name() -> None:
     values = preset("lucir/glyphs/b50s10").to_dict()
     values["method"]["variant"] = "orignal"

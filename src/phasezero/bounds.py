@@ -1,8 +1,9 @@
-"""Which numbers the fields of a configuration may have: by the field's name, the same wherever it occurs."""
+"""Which numbers and texts the fields of a configuration may have, the same wherever a field's name occurs."""
 
 from __future__ import annotations
 
 import math
+import re
 
 from phasezero.errors import UserError
 
@@ -30,6 +31,15 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "threads": (0, 1024),
 }
 MAY_BE_INFINITE = ("loss_limit",)
+
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+"""What a terminal would obey, or a line, an SVG or a file in UTF-8 could not hold."""
+
+
+def refuse_unprintable(where: str, text: str) -> None:
+    """Names and paths go into records, tables and figures."""
+    if UNPRINTABLE.search(text):
+        raise UserError(f"{where}: {text!r} has a character that cannot be printed; choose another name")
 
 
 def refuse_outside(where: str, value: float) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import yaml
 
-from phasezero.bounds import refuse_outside
+from phasezero.bounds import refuse_outside, refuse_unprintable
 from phasezero.errors import UserError, unknown
 from phasezero.initial import TERMS, TermOptions
 from phasezero.memory import MemoryRule
@@ -88,6 +88,10 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise UserError(f"seed: must not be negative, got {self.seed}")
+        refuse_unprintable("name", self.name)
+        refuse_unprintable("protocol.data", self.protocol.data)
+        for place, term in enumerate(self.initial):
+            refuse_unprintable(f"the file of initial.{place}", term.file)
 
     @property
     def label(self) -> str:

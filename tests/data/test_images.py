@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from phasezero.data.images import END, ImageSplit
+from phasezero.data.images import END, ImageData, ImageSplit
+from phasezero.errors import UserError
 
 
 def split_of(folder: Path, *contents: bytes) -> ImageSplit:
@@ -32,3 +35,8 @@ def test_names_that_are_no_text_have_a_fingerprint(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"\xff\xfe.jpg")
     path.write_bytes(b"x")
     assert ImageSplit([path], np.zeros(1, np.int64)).fingerprint([0])
+
+
+def test_a_class_that_no_table_could_show_is_refused(toy_data: ImageData) -> None:
+    with pytest.raises(UserError, match=r"class of toy: 'bar\\n0' has a character that cannot be printed"):
+        replace(toy_data, class_names=("bar\n0", *toy_data.class_names[1:]))

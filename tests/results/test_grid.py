@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from phasezero.results.grid import Grid, Spread, comma_separated, latex, latex_text, markdown
+from phasezero.results.grid import Cell, Grid, Spread, comma_separated, latex, latex_text, markdown
 from phasezero.results.record import Record
 from phasezero.results.tables import results_grid
 
@@ -97,6 +97,26 @@ def test_latex_tables_stay_within_the_page() -> None:
 
 def test_markdown_lets_no_html_through() -> None:
     assert "<script" not in markdown(Grid(["run"], [["<script>alert(1)</script>"]]))
+
+    grid = Grid(["run"], [["a"]], "Of <img src=x onerror=alert(1)>\nand\rothers.")
+    assert markdown(grid).splitlines()[-1] == "Of &lt;img src=x onerror=alert(1)> and others."
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "two\rlines", "two\r\nlines", "two\u2028lines"])
+def test_a_row_is_one_line_whatever_its_name(name: str) -> None:
+    grid = Grid(["run", "n"], [[name, "1"]])
+    assert markdown(grid).splitlines()[2:] == ["| two lines | 1 |"]
+    assert comma_separated(grid).splitlines()[1:] == ["two lines,1"]
+    assert latex_text(name) == "two lines"
+
+
+def test_no_spreadsheet_takes_a_name_for_a_formula() -> None:
+    names = ["=1+1", "+cmd", "-cmd", "@sum", "\t=1", "a=b", "-"]
+    numbers: list[Cell] = ["-0.35", "+0.10", "1e-3", "3", Spread(-0.5, sign=True), Spread(2.0, 0.5), "-"]
+    grid = Grid(["run", "gap"], [[name, number] for name, number in zip(names, numbers, strict=True)])
+    rows = list(csv.reader(io.StringIO(comma_separated(grid))))[1:]
+    assert [row[0] for row in rows] == ["'=1+1", "'+cmd", "'-cmd", "'@sum", "'\t=1", "a=b", ""]
+    assert [row[1] for row in rows] == ["-0.35", "+0.10", "1e-3", "3", "-0.5", "2.0", ""]
 
 
 def test_remarks_stand_on_the_left() -> None:

@@ -191,6 +191,11 @@ DAMAGE = [
     ("config.initial", [{"weight": 0.5}], r"missing key 'config.initial\[0\].name'"),
     ("config.method", "lucir", "config.method should be object"),
     ("config.engine", "captured", "config.engine should be object"),
+    ("name", "a\x1b[2Jb", "name has a character that cannot be printed"),
+    ("name", "a\rb", "name has a character that cannot be printed"),
+    ("data.class_names.0", "\ud800", r"data.class_names\[0\] has a character that cannot be printed"),
+    ("config.protocol.memory", "\x9b2J", "config.protocol.memory has a character that cannot be printed"),
+    ("config.further", {"\x1b[2J": 1}, r"the key '\\x1b\[2J' has a character that cannot be printed"),
 ]
 
 

@@ -12,6 +12,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from phasezero.bounds import refuse_unprintable
+
 END = 16 << 10  # bytes
 
 
@@ -81,6 +83,8 @@ class ImageData:
     def __post_init__(self) -> None:
         if self.in_memory != (self.preparation.crop == "pad"):
             raise ValueError("images in memory are cropped by `pad`, image files by `resized`")
+        for name in (*self.class_ids, *self.class_names):
+            refuse_unprintable(f"class of {self.name}", name)
 
     @property
     def in_memory(self) -> bool:

@@ -90,12 +90,17 @@ def markdown(grid: Grid) -> str:
     """Ends in a newline."""
     rule = ["---" if grid.holds_words(place) else "---:" for place in range(len(grid.header))]
     lines = [list(grid.header), rule, *grid.texts()]
-    # `<` could begin HTML, which Markdown lets through.
-    escaped = [
-        [cell.replace("|", r"\|").replace("<", "&lt;").replace("\n", " ") for cell in line] for line in lines
-    ]
+    escaped = [[_markdown_text(cell).replace("|", r"\|") for cell in line] for line in lines]
     table = "".join(f"| {' | '.join(line)} |\n" for line in escaped)
-    return f"{table}\n{grid.caption}\n" if grid.caption else table
+    return f"{table}\n{_markdown_text(grid.caption)}\n" if grid.caption else table
+
+
+def _markdown_text(text: str) -> str:
+    return _one_line(text).replace("<", "&lt;")  # it could begin HTML, which Markdown lets through
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
 
 
 _LATEX = {
@@ -113,7 +118,7 @@ _LATEX = {
 
 def latex_text(text: str) -> str:
     """Any text, made safe for LaTeX's text mode."""
-    return "".join(_LATEX.get(character, character) for character in text.replace("\n", " "))
+    return "".join(_LATEX.get(character, character) for character in _one_line(text))
 
 
 def _latex_cell(cell: Cell) -> str:
@@ -195,9 +200,18 @@ def _fields(grid: Grid, place: int) -> list[list[object]]:
             deviation = "" if cell.deviation is None else round(cell.deviation, 6)
             lines.append([round(cell.mean, 6), deviation, cell.note])
         else:
-            lines.append(["" if cell == NOTHING else cell, "", ""])
+            lines.append(["" if cell == NOTHING else _no_formula(_one_line(cell)), "", ""])
     noted = any(spread.note for spread in grid.spreads(place))
     return [[line[0], *line[1:2] * grid.has_deviation(place), *line[2:] * noted] for line in lines]
+
+
+def _no_formula(text: str) -> str:
+    """A spreadsheet would compute a name such as `=1+1`; a number stays one, whatever its sign."""
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
+    return text
 
 
 TEXT_FORMATS: dict[str, Callable[[Grid], str]] = {

@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
+from phasezero.bounds import UNPRINTABLE
 from phasezero.errors import UserError
 from phasezero.results.files import write_whole
 
@@ -109,7 +110,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def _problems(value: Any, rule: dict[str, Any], where: str, named: Mapping[str, Any]) -> Iterator[str]:
-    """Missing keys, wrong kinds, numbers out of range: what a view would trip over (the tests check it all)."""
+    """By the schema what a view would trip over (the tests check it all), and texts that it could not show."""
     if "anyOf" in rule:  # in these schemas only ever "something or null"
         rule = {"type": "null"} if value is None else rule["anyOf"][0]
     if "$ref" in rule:
@@ -125,6 +126,8 @@ def _problems(value: Any, rule: dict[str, Any], where: str, named: Mapping[str, 
                 yield f"missing key {f'{where}.{key}'.lstrip('.')!r}"
         known, others = rule.get("properties", {}), rule.get("additionalProperties")
         for key, entry in value.items():
+            if UNPRINTABLE.search(key):
+                yield f"the key {key!r} has a character that cannot be printed"
             inner = known.get(key, others if isinstance(others, dict) else {})
             yield from _problems(entry, inner, f"{where}.{key}".lstrip("."), named)
     elif isinstance(value, list):
@@ -135,6 +138,9 @@ def _problems(value: Any, rule: dict[str, Any], where: str, named: Mapping[str, 
             places = sorted({value.index(min(value)), value.index(max(value))})
         for index in places:
             yield from _problems(value[index], rule.get("items", {}), f"{where}[{index}]", named)
+    elif isinstance(value, str):
+        if UNPRINTABLE.search(value):
+            yield f"{where} has a character that cannot be printed"
     elif isinstance(value, int | float):
         if value < rule.get("minimum", value):
             yield f"{where} should be at least {rule['minimum']}"

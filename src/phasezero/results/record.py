@@ -314,7 +314,7 @@ def read_record(path_or_folder: str | Path) -> Record:
     path = _own_file(Path(path_or_folder))
     value = read_json(path, "record")
     if (version := value.get("schema_version", "none")) != SCHEMA_VERSION:
-        raise UserError(f"{path}: schema_version is {version}, this phasezero reads {SCHEMA_VERSION}")
+        raise UserError(f"{path}: schema_version is {version!r}, this phasezero reads {SCHEMA_VERSION}")
     refuse_misfits(path, value, schema())
     refuse_other_lengths(path, lists_of(value))
     refuse_unseen_classes(path, value)
