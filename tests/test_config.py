@@ -16,8 +16,6 @@ from phasezero.config import (
     RunConfig,
     Training,
     load_yaml,
-    parse_assignments,
-    parse_term,
 )
 from phasezero.errors import UserError
 from phasezero.initial.cwd import ClassWiseDecorrelation
@@ -264,125 +262,6 @@ def test_files_that_hold_no_configuration(tmp_path: Path) -> None:
         load_yaml(tmp_path / "d.yaml")
     with pytest.raises(UserError, match="is not YAML"):
         load_yaml(write(tmp_path / "e.yaml", "name: !!python/object:os.system {}\n"))
-
-
-# ---- overriding -------------------------------------------------------------------------------------------
-
-
-def test_override() -> None:
-    config = preset("lucir+cwd/cifar100/b50s10")
-    changed = config.override(
-        {
-            "seed": 4,
-            "training.first.lr": 0.2,
-            "training.later.milestones": [10, 20],
-            "training.first.milestones.1": 130,
-            "initial.0.weight": 0.75,
-            "protocol.class_order": [2, 0, 1],
-            "method.top_k": 3,
-        }
-    )
-    assert changed.seed == 4
-    assert changed.training.first == Schedule(lr=0.2, milestones=(80, 130))
-    assert changed.training.later == Schedule(milestones=(10, 20))
-    assert changed.initial == (ClassWiseDecorrelation.Options(weight=0.75),)
-    assert changed.protocol.class_order == (2, 0, 1)
-    assert changed.method == Lucir.Options(top_k=3)
-    assert changed.network == config.network
-    assert config == preset("lucir+cwd/cifar100/b50s10")
-
-
-def test_override_a_whole_section() -> None:
-    config = preset("lucir+cwd/cifar100/b50s10")
-    assert config.override({"initial": []}).initial == ()
-    new = config.override(
-        {"initial": [{"name": "cwd", "weight": 2}], "method": {"name": "lucir", "margin": 1}}
-    )
-    assert new.initial == (ClassWiseDecorrelation.Options(weight=2.0),)
-    assert new.method == Lucir.Options(margin=1.0)
-    assert config.override({}) == config
-
-
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("sed", ["the configuration", "did you mean 'seed'"]),
-        ("trainin.first.lr", ["the configuration", "did you mean 'training'"]),
-        ("training.fist.lr", ["training", "did you mean 'first'"]),
-        ("training.first.l", ["training.first", "'l'"]),
-        ("training.first.lr.value", ["training.first.lr", "'value'"]),
-        ("seed.value.more", ["seed", "'value'"]),
-        ("initial.1.weight", ["initial has 1 entries", "from 0"]),
-        ("initial.first.weight", ["initial has 1 entries", "from 0"]),
-        ("initial.1", ["initial", "'1'"]),
-        ("initial.0.wight", ["initial.0", "did you mean 'weight'"]),
-        ("training.first.milestones.2", ["training.first.milestones", "'2'"]),
-        ("", ["the configuration"]),
-    ],
-)
-def test_an_unknown_path_is_refused(path: str, words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        preset("lucir+cwd/cifar100/b50s10").override({path: 1})
-    for word in words:
-        assert word in str(caught.value)
-
-
-def test_an_overriding_value_is_checked() -> None:
-    with pytest.raises(UserError, match=r"training\.first\.lr: float is expected"):
-        RunConfig().override({"training.first.lr": "fast"})
-
-
-def test_assignments() -> None:
-    texts = [
-        "seed=3",
-        "training.first.lr=1e-1",
-        "a.b=[80, 120]",
-        "network.last_relu=true",
-        "name=x=y",
-        "name2=",
-    ]
-    assert parse_assignments(texts) == {
-        "seed": 3,
-        "training.first.lr": "1e-1",  # a word of YAML, which the field then reads as a number
-        "a.b": [80, 120],
-        "network.last_relu": True,
-        "name": "x=y",
-        "name2": None,
-    }
-    assert parse_assignments(["x=1", "x=2"]) == {"x": 2}
-    assert RunConfig().override(parse_assignments(["training.first.lr=1e-1"])).training.first.lr == 0.1
-
-
-@pytest.mark.parametrize("text", ["seed", "=3", "", "training.first.lr 0.2"])
-def test_an_assignment_needs_a_key_and_a_value(text: str) -> None:
-    with pytest.raises(UserError, match="key=value"):
-        parse_assignments([text])
-
-
-def test_an_assignment_that_is_no_yaml() -> None:
-    with pytest.raises(UserError, match="cannot be read"):
-        parse_assignments(["a=[1, 2"])
-
-
-def test_terms() -> None:
-    assert parse_term("cwd") == ClassWiseDecorrelation.Options()
-    assert parse_term("cwd:0.75") == ClassWiseDecorrelation.Options(weight=0.75)
-    assert parse_term("cwd:1e-3") == ClassWiseDecorrelation.Options(weight=0.001)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("cwd:", "must be a number"),
-        ("cwd:much", "must be a number"),
-        ("cwd:1:2", "must be a number"),
-        ("cdw:1", "did you mean 'cwd'"),
-        ("", "unknown phase-0 term"),
-    ],
-)
-def test_a_wrong_term_is_refused(text: str, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        parse_term(text)
 
 
 def test_yaml_that_repeats_a_key_or_holds_several(tmp_path: Path) -> None:

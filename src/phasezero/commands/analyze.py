@@ -108,10 +108,8 @@ def analyze(
 def refuse_with_read(context: typer.Context, phases: Sequence[int]) -> None:
     """What analyses that are there cannot follow."""
     for name in ABOUT_COMPUTING:
-        source = context.get_parameter_source(name)
-        if (
-            source is not None and source.name == "COMMANDLINE"
-        ):  # the environment may name a store all the same
+        # Given by hand: the environment may name a store all the same.
+        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE":
             raise UserError(
                 f"--{name} with --read: nothing is computed, so it would change nothing; leave out one of them"
             )
