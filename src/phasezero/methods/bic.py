@@ -132,7 +132,7 @@ class Bic(Method):
         return replace(steps, shape="cosine", batch_size=math.ceil(images / math.ceil(images / size)))
 
     def phase_zero(self) -> object:
-        return "cross-entropy", *(getattr(self.options, of) for of in ("held_out", "set_aside", "head_bias"))
+        return "linear head", self.options.head_bias, self.options.held_out, self.options.set_aside
 
     def make_loss(self, phase: Phase) -> Loss:
         if phase.index == 0:
