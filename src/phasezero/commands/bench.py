@@ -36,9 +36,9 @@ def bench(
     network = network or ("resnet18-cifar" if on_gpu else "resnet-glyphs")
     if network not in NETWORKS:
         raise unknown("network", network, NETWORKS)
-    if out is not None and not out.parent.is_dir():
-        raise UserError(f"--out {out}: the folder {out.parent} is not there")
     if out is not None:
+        if not out.parent.is_dir():
+            raise UserError(f"--out {out}: the folder {out.parent} is not there")
         refuse_folder("--out", out)
         with writable(out.parent):  # said before minutes of measuring, not after
             pass

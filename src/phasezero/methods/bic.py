@@ -72,7 +72,7 @@ class Bic(Method):
         head_bias: bool = True  # not in PODNet's code
         temperature: float = 2.0  # T, the same in FACIL, PODNet's and PyCIL's code
         distillation: Literal["softmax", "sigmoid"] = "softmax"  # the paper's; PODNet's code
-        balanced_losses: bool = True  # lambda and 1 - lambda times each (the paper); else their sum
+        balanced_losses: bool = True  # (1 - lambda) * cross-entropy + lambda * distillation; else their sum
         keep_pairs: bool = True
         bias_epochs: int = 200  # FACIL
         bias_lr: float = 0.1  # FACIL: the main stage's

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -38,12 +38,12 @@ def _checked(
     verdict: str,
     sentences: list[str],
     grids: list[Grid],
-    used: Iterable[Line],
+    used: Sequence[Line],
 ) -> Checked:
     """What came of a claim that all `lines` are about, and that stands on the records of those `used`."""
-    stands_on = {id(line): line for line in used}
-    paths = [path for line in stands_on.values() for path, _ in line.records.values()]
-    counted = so_far(verdict, [id(line) in stands_on for line in lines], "settings")
+    paths = [path for line in used for path, _ in line.records.values()]
+    configs = [line.config for line in used]
+    counted = so_far(verdict, [line.config in configs for line in lines], "settings")
     return Checked(key, title, counted, sentences, grids, paths)
 
 
@@ -149,15 +149,18 @@ def check_eta_curve(shelf: Shelf) -> Checked:
             key=lambda line: line.weight,
         )
         seeds = set.intersection(*(set(line.records) for line in there)) if there else set()
-        curve = [(line.weight, fmean(averages(_of_seeds(line, seeds)))) for line in there if seeds]
+        shared = [
+            replace(line, records={seed: line.records[seed] for seed in sorted(seeds)}) for line in there
+        ]
+        curve = [(line.weight, fmean(averages(line))) for line in shared] if seeds else []
         rows += [
             [str(step), f"{line.weight:g}", str(len(line.records)), spread(averages(line))] for line in there
         ]
         if len(curve) < 3 or curve[0][0] != 0:
             had = ", ".join(f"{line.weight:g}" for line in there) or "none"
-            shared = "" if seeds or not there else ", without a seed that all have"
+            apart = ", without a seed that all have" if there and not seeds else ""
             sentences.append(
-                f"S={step}: no record yet of three etas with 0 among them (there: {had}{shared})."
+                f"S={step}: no record yet of three etas with 0 among them (there: {had}{apart})."
             )
             continue
         best, most = max(curve, key=lambda point: point[1])
@@ -179,10 +182,6 @@ def check_eta_curve(shelf: Shelf) -> Checked:
     title = "The average incremental accuracy over eta rises and then falls (Fig. 6)"
     grids = [Grid(["S", "eta", "n", "average"], rows, caption)]
     return _checked("eta-curve", title, lines, verdict_of(verdicts), sentences, grids, used)
-
-
-def _of_seeds(line: Line, seeds: Iterable[int]) -> Line:
-    return replace(line, records={seed: line.records[seed] for seed in seeds})
 
 
 def _in(precision: str) -> str:

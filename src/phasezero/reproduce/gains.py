@@ -26,6 +26,8 @@ class Gain:
     """Runs without and with CwD."""
     ours: float | None
     paper: float
+    entries: tuple[Entry, Entry]
+    """With CwD and without."""
 
 
 def gains(table1: Sequence[Entry]) -> list[Gain]:
@@ -39,7 +41,7 @@ def gains(table1: Sequence[Entry]) -> list[Gain]:
         base = next((one for one in plain if one.precision == entry.precision), plain[0])
         without, with_term = averages(base.line), averages(entry.line)
         same = base.precision == entry.precision
-        ours = fmean(with_term) - fmean(without) if _paired(entry, base) else None
+        ours = fmean(with_term) - fmean(without) if with_term and without and same else None
         listed.append(
             Gain(
                 entry.data,
@@ -49,6 +51,7 @@ def gains(table1: Sequence[Entry]) -> list[Gain]:
                 (len(without) if same or not with_term else 0, len(with_term)),
                 ours,
                 entry.cell.mean - base.cell.mean,
+                (entry, base),
             )
         )
     return listed
@@ -61,11 +64,6 @@ def _twins(plain: Entry, with_term: Entry) -> bool:
         other.method,
         other.protocol,
     )
-
-
-def _paired(one: Entry, other: Entry) -> bool:
-    """Whether both have runs, of one precision."""
-    return bool(one.line.records and other.line.records) and one.precision == other.precision
 
 
 def check_gains(table1: Sequence[Entry]) -> Checked:
@@ -87,10 +85,7 @@ def check_gains(table1: Sequence[Entry]) -> Checked:
     if shrinks:
         names = ", ".join(_name(*key) for key in shrinks)
         sentences.append(f"In the paper's own table the gain does not grow at every step for {names}.")
-    with_cwd = [entry for entry in table1 if entry.line.config.initial]
-    pairs = [
-        (one, other) for one in with_cwd for other in table1 if _twins(other, one) and _paired(one, other)
-    ]
+    pairs = [gain.entries for gain in listed if gain.ours is not None]
     used = [*(one for one, _ in pairs), *(other for _, other in pairs)]
     return Checked(
         key="cwd-gain",
