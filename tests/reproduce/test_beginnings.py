@@ -89,6 +89,26 @@ def test_of_two_precisions_the_one_asked_for_or_the_usual(record_of: Make, tmp_p
     assert used({"engine.precision": "bf16"}) == ["lucir-bf16"]
 
 
+def test_aanets_phase_0_stands_in_for_lucirs_but_not_in_place_of_it(record_of: Make, tmp_path: Path) -> None:
+    """They are the same by their settings: seed 0 was trained for both, seed 1 for AANet alone."""
+    there = []
+    for name, seed in (("aanet", 0), ("aanet", 1), ("lucir", 0)):
+        for term, alpha in (("", 0.6), ("+cwd", 0.5)):
+            config = preset(f"{name}{term}/cifar100/b50s10", seed=seed)
+            path = tmp_path / f"{name}{term}-{seed}" / "record.json"
+            write_analysis(
+                path.parent / analysis_name(0), analysis_of(config, [alpha] * 50, name=config.name)
+            )
+            there.append((path, record_of(config)))
+    (shown,) = attach(plan(Wish(("fig7",), ("cifar100",), seeds=(0, 1))), there)
+    used = [path.parent.name for line in shown.lines for path, _ in line.records.values()]
+    assert used == ["lucir-0", "aanet-1", "lucir+cwd-0", "aanet+cwd-1"]
+    drawn = draw(shown, Folders(tmp_path), tmp_path / "fig7")
+    assert len(drawn.grid.rows) == 2
+    (findings,) = drawn.further
+    assert "of 100" in markdown(findings)  # classes times seeds
+
+
 def test_a_damaged_analysis_counts_as_none(record_of: Make, tmp_path: Path) -> None:
     config = preset("lucir/cifar100/b50s10")
     there = [(tmp_path / "record.json", record_of(config))]

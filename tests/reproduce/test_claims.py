@@ -160,6 +160,18 @@ def test_a_phase_0_counts_whatever_came_after_it_and_once(tmp_path: Path) -> Non
     assert "alpha" not in text
 
 
+def test_aanets_phase_0_stands_in_for_lucirs_but_not_in_place_of_it(tmp_path: Path) -> None:
+    """They are the same by their settings: seed 0 was trained for both, seed 1 for AANet alone."""
+    for seed in (0, 1):
+        spectrum(tmp_path / "a", preset("aanet+cwd/cifar100/b50s5"), [0.5 if seed else 0.9], seed)
+        spectrum(tmp_path / "b", alone(50), [0.6], seed)
+    spectrum(tmp_path / "b", preset("lucir+cwd/cifar100/b50s10"), [0.5], 0)
+    text = section(tmp_path, "Larger eta")
+    assert "| LUCIR, 50 classes, eta 0.5 | 2 |" in text
+    assert "300 of 300 cases" in text  # of 50 classes, 2 seeds, 3 k
+    assert verdict(text) == "Holds."
+
+
 def test_information_that_falls_and_models_of_changed_training(tmp_path: Path) -> None:
     spectrum(tmp_path, alone(50), [0.6])
     changed = alone(50, "cwd:0.5").override({"training.first.lr": 0.05})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from phasezero.analysis.record import Analysis
 from phasezero.config import RunConfig
@@ -13,24 +13,31 @@ from phasezero.errors import UserError
 from phasezero.reproduce.plan import Line, phase_zero_of
 from phasezero.results.record import Record, class_hash, summarise
 
-T = TypeVar("T")
+T = TypeVar("T", Record, Analysis)
 
 
-def by_phase_zero(made: Iterable[tuple[dict[str, Any], T]]) -> dict[str, list[T]]:
-    """What was made with these configurations, by what went into its phase 0."""
-    found: dict[str, list[T]] = {}
-    for config, one in made:
-        with contextlib.suppress(UserError):  # of another version, with settings that are no more
-            found.setdefault(phase_zero_of(RunConfig.from_dict(config)), []).append(one)
-    return found
+class ByPhaseZero(Generic[T]):
+    """Records or analyses, by what went into the phase 0 that they are of."""
+
+    def __init__(self, made: Iterable[tuple[Path, T]]) -> None:
+        self.found: dict[str, list[tuple[Path, T]]] = {}
+        for path, one in made:
+            with contextlib.suppress(UserError):  # of another version, with settings that are no more
+                key = phase_zero_of(RunConfig.from_dict(one["config"]))
+                self.found.setdefault(key, []).append((path, one))
+
+    def of(self, config: RunConfig) -> list[tuple[Path, T]]:
+        """Those of its own method first: AANet's phase 0 is LUCIR's by its settings, but may be trained anew."""
+        found = self.found.get(phase_zero_of(config), [])
+        return sorted(found, key=lambda one: one[1]["method"] != config.method.name)
 
 
 class Beginnings:
     """Runs of several phases, each cut down to its first, found by what went into that."""
 
     def __init__(self, records: Iterable[tuple[Path, Record]]) -> None:
-        self.found = by_phase_zero(
-            (record["config"], (path, _cut(record))) for path, record in records if len(record["phases"]) > 1
+        self.found = ByPhaseZero(
+            (path, _cut(record)) for path, record in records if len(record["phases"]) > 1
         )
 
     def of(self, line: Line, seeds: Iterable[int]) -> list[tuple[Path, Record]]:
@@ -41,7 +48,7 @@ class Beginnings:
         return [
             (path, record)
             for seed in seeds
-            for path, record in self.found.get(phase_zero_of(line.seeded(seed)), [])
+            for path, record in self.found.of(line.seeded(seed))
             if wanted in ("auto", record["environment"]["precision"])
         ]
 
@@ -54,5 +61,5 @@ def _cut(record: Record) -> Record:
 def told_alone(analysis: Analysis, config: RunConfig, name: str) -> Analysis:
     """An analysis of phase 0 as that of a run which ended there, so that seeds from different runs stand together."""
     seen = class_hash(analysis["classes"][: analysis["seen_classes"]])  # not of classes that only came later
-    changed = {"name": name, "config": config.to_dict(), "data": {**analysis["data"], "class_hash": seen}}
-    return cast(Analysis, {**analysis, **changed})
+    changed = {"name": name, "method": config.method.name, "config": config.to_dict()}
+    return cast(Analysis, {**analysis, **changed, "data": {**analysis["data"], "class_hash": seen}})

@@ -20,9 +20,9 @@ from phasezero.analysis.tables import (
     chosen_columns,
     findings_grid,
 )
-from phasezero.reproduce.beginnings import by_phase_zero, told_alone
+from phasezero.reproduce.beginnings import ByPhaseZero, told_alone
 from phasezero.reproduce.curves import check_eta_curve, check_mimic, on_cifar100
-from phasezero.reproduce.plan import Line, Shelf, phase_zero_of, usual_precision
+from phasezero.reproduce.plan import Line, Shelf, usual_precision
 from phasezero.reproduce.verdicts import DOES_NOT_HOLD, HOLDS, NO_RECORD, ON_AVERAGE, Checked, so_far
 from phasezero.reproduce.views import NAMES
 from phasezero.results.grid import Grid
@@ -67,12 +67,12 @@ def models_of_figures(analyses: Iterable[tuple[Path, Analysis]]) -> list[Model]:
 
     Its analysis is told as that of the run of phase 0 alone.
     """
-    there = by_phase_zero((one["config"], (path, one)) for path, one in analyses if one["phase"] == 0)
-    seeds = sorted({analysis["seed"] for some in there.values() for _, analysis in some})
+    of_phase_0 = [one for one in analyses if one[1]["phase"] == 0]
+    there, seeds = ByPhaseZero(of_phase_0), sorted({analysis["seed"] for _, analysis in of_phase_0})
     lines = {line.config.name: line for name in ("fig3", "fig4", "fig7") for line in on_cifar100(name)}
     models = []
     for line in lines.values():
-        found = [one for seed in seeds for one in there.get(phase_zero_of(line.seeded(seed)), [])[:1]]
+        found = [one for seed in seeds for one in there.of(line.seeded(seed))[:1]]
         models.append(Model(line, tuple(_told_as(line, *one) for one in found)))
     return models
 
