@@ -71,3 +71,10 @@ def test_it_learns_with_the_ordinary_trainer(
     assert record["phases"][0]["accuracy"]["head"] > 80
     with pytest.raises(UserError, match=r"does not work with network\.name=alexnet-3d"):
         run(toy_config("aanet/glyphs/b50s10", **settings), data=toy_data)
+
+
+def test_a_single_image_is_a_batch_too(toy_data: ImageData, toy_config: Callable[..., RunConfig]) -> None:
+    """28 images in batches of 27: the last of an epoch is one image, of which there is no variance."""
+    settings = {"network__name": "alexnet-3d", "protocol__phase_sizes": [2]}
+    record = run(toy_config("lucir/glyphs/b50s10", **settings, training__first__batch_size=27), data=toy_data)
+    assert record["phases"][0]["train_images"] == 28

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phasezero.nets import NETWORKS, ResNet
+from phasezero.nets.resnet import BatchNorm
 from slow import batch_norm
 
 
@@ -218,3 +219,16 @@ def test_pooled_features_are_float32_at_least(name: str) -> None:
     assert torch.allclose(found.pooled, exact, atol=0.1 * float(exact.std()))
     assert in_double.dtype == torch.float64
     assert torch.allclose(in_double.float(), exact, rtol=1e-3, atol=1e-3 * float(exact.std()))
+
+
+def test_a_single_value_is_normalised_as_in_evaluation() -> None:
+    norm = BatchNorm(3).double()
+    for _ in range(5):
+        norm(torch.randn(8, 3, 2, 2, dtype=torch.float64) * 2 + 1)
+    before = {name: value.clone() for name, value in norm.state_dict().items()}
+    single = torch.randn(1, 3, 1, 1, dtype=torch.float64)
+    expected = (single[0, :, 0, 0] - before["running_mean"]) / (before["running_var"] + 1e-5).sqrt()
+    torch.testing.assert_close(norm.train()(single)[0, :, 0, 0], expected)
+    assert all(torch.equal(norm.state_dict()[name], value) for name, value in before.items())
+    several = torch.randn(2, 3, 1, 1, dtype=torch.float64)  # are a batch as any other
+    assert norm(several).detach().mean((0, 2, 3)).abs().max() < 1e-12

@@ -11,9 +11,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from phasezero.nets.resnet import NETWORKS, Backbone, BatchNorm, Features, at_least_float32
+from phasezero.nets.resnet import (
+    NETWORKS,
+    Backbone,
+    BatchNorm,
+    Features,
+    SingleValueNorm,
+    at_least_float32,
+)
 
 _HIDDEN = 512
+
+
+class HiddenNorm(SingleValueNorm, nn.BatchNorm1d):
+    """Of fully connected units, whose last batch of an epoch may be a single image."""
 
 
 def _convolution(inputs: int, outputs: int, *, stride: int = 1, pool: bool = False) -> nn.Sequential:
@@ -39,9 +50,7 @@ class AlexNet(Backbone):
             ]
         )
         self.pool = nn.AdaptiveAvgPool2d(2)  # 2x2 already for images of 32x32
-        self.hidden = nn.Sequential(
-            nn.Linear(4 * 256, _HIDDEN, bias=False), nn.BatchNorm1d(_HIDDEN), nn.ReLU()
-        )
+        self.hidden = nn.Sequential(nn.Linear(4 * 256, _HIDDEN, bias=False), HiddenNorm(_HIDDEN), nn.ReLU())
         self.project = nn.Linear(_HIDDEN, feature_size)
         self.last_relu: nn.Module = nn.ReLU() if last_relu else nn.Identity()
         self.feature_size = feature_size

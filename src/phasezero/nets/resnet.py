@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from phasezero.registry import Registry
 
@@ -26,7 +27,19 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-class BatchNorm(nn.BatchNorm2d):
+class SingleValueNorm(nn.modules.batchnorm._BatchNorm):
+    """Batch normalisation of any batch: a single value a channel (a batch of one image, on maps of one pixel) has no
+    variance and is normalised as in evaluation, where torch would refuse it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and x.numel() == x.shape[1]:
+            statistics = self.running_mean, self.running_var
+            return F.batch_norm(x, *statistics, self.weight, self.bias, training=False, eps=self.eps)
+        normalised: Tensor = super().forward(x)
+        return normalised
+
+
+class BatchNorm(SingleValueNorm, nn.BatchNorm2d):
     """Does not count its batches: a kernel a layer and step, for a number that only `momentum=None` reads."""
 
     def __init__(self, features: int) -> None:
