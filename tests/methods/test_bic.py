@@ -173,6 +173,13 @@ def test_a_part_of_the_new_images_goes_aside() -> None:
         assert not torch.isin(own, apart).any()
 
 
+@pytest.mark.parametrize("images", [1, 2, 5, 500])
+def test_aside_goes_no_more_than_leaves_one(images: int) -> None:
+    trained, held_out = split_held_out(FakeImages([20], [images, 50], 20), 0.1, aside=0.999)
+    assert [len(own) for own in trained[1:]] == [1, 1]
+    assert [len(own) for own in held_out] == [min(2, images - 1)] * 3
+
+
 class Diary:
     def __init__(self) -> None:
         self.results: list[PhaseResult] = []

@@ -48,12 +48,13 @@ def correction_loss(logits: Tensor, labels: Tensor, pair: Tensor, decay: float) 
 def split_held_out(images: PhaseImages, share: float, aside: float) -> tuple[list[Tensor], list[Tensor]]:
     """What to train on and what to hold out of each class: the first exemplars of an old one (held out since it
     was new: `Bic.exemplars`), random images of a new one, of which more may go `aside`, for nobody to use now.
-    Nothing is held out where it would leave a class without images."""
+    Neither leaves a class without images to train on."""
     shuffle = images.generator("held-out")
     new = [indices[torch.randperm(len(indices), generator=shuffle)] for indices in images.new]
     classes = [*images.kept, *new]
     count = max(0, min(max(1, round(share * images.quota)), min(images.quota, *map(len, classes)) - 1))
-    unused = [count] * len(images.kept) + [max(count, round(aside * len(own))) for own in new]
+    aside_too = [min(max(count, round(aside * len(own))), len(own) - 1) for own in new]
+    unused = [count] * len(images.kept) + aside_too
     return [own[first:] for own, first in zip(classes, unused, strict=True)], [own[:count] for own in classes]
 
 
