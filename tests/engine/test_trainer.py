@@ -172,6 +172,18 @@ def test_divergence_is_called_by_its_name(
         run(toy_config().override(setting), data=toy_data)
 
 
+@pytest.mark.parametrize("sizes", [[4], [1]])
+def test_a_last_step_that_breaks_the_network_is_called_divergence(
+    sizes: list[int], toy_config: Make, toy_data: ImageData
+) -> None:
+    """The one loss there is was taken before the one step, so it says nothing."""
+    one_step = {"epochs": 1, "batch_size": 64, "lr": 1e30}
+    settings = {f"training.first.{key}": value for key, value in one_step.items()}
+    config = toy_config("bic/glyphs/b50s10").override({**settings, "protocol.phase_sizes": sizes})
+    with pytest.raises(DivergenceError, match=r"after phase 0 the features are not finite.*learning rate"):
+        run(config, data=toy_data)
+
+
 def test_a_network_that_sees_no_difference_is_called_collapsed(
     toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
 ) -> None:

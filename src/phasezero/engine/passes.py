@@ -130,7 +130,13 @@ def refuse_divergence(loss: float, limit: float, where: str, stage: Stage) -> No
 
 
 def refuse_collapse(features: Tensor, where: str) -> None:
-    """Of images of different classes. Equal features have no correlation, so a heavy CwD can lead there."""
+    """Of images of different classes. Equal features have no correlation, so a heavy CwD can lead there; and the last
+    step of all may break a network whose losses, each of them taken before a step, were sound."""
+    if not features.isfinite().all():
+        raise DivergenceError(
+            f"training diverged: after {where} the features are not finite numbers; lower the learning rate or a "
+            "term's weight, or try --precision fp32"
+        )
     unit = F.normalize(features, dim=1)
     if len(unit) > 1 and float(torch.linalg.vector_norm(unit - unit.mean(0), dim=1).max()) < COLLAPSED:
         raise DivergenceError(
