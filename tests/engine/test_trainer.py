@@ -112,7 +112,7 @@ def test_training_learns(toy_config: Make, toy_data: ImageData) -> None:
     assert losses[-1] < losses[0]
 
 
-def test_cwd_changes_phase_zero_and_no_later_loss_names_it(toy_config: Make, toy_data: ImageData) -> None:
+def test_cwd_changes_phase_zero_by_its_weight(toy_config: Make, toy_data: ImageData) -> None:
     plain = run(toy_config("lucir/glyphs/b50s10"), data=toy_data)
     nothing = run(toy_config(initial__0__weight=0.0), data=toy_data)
     with_term = run(toy_config(initial__0__weight=0.5), data=toy_data)

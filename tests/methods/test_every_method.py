@@ -25,6 +25,7 @@ from phasezero.engine.persist import OracleWorkshop
 from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
 from phasezero.initial import TERMS
+from phasezero.initial.cwd import ClassWiseDecorrelation
 from phasezero.methods import METHODS
 from phasezero.methods.base import Batch, Loss
 from phasezero.nets import Output
@@ -73,6 +74,23 @@ def test_terms_change_phase_zero(name: str, toy_data: ImageData) -> None:
         settings = {"protocol.phase_sizes": [4]}
         changed = run(small(name, (term,)).override(settings), data=toy_data)
         assert changed["phases"][0]["loss"] != plain["phases"][0]["loss"], term
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_terms_act_in_phase_zero_alone(
+    name: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    highest: list[int] = []
+    plain = ClassWiseDecorrelation.__call__
+
+    def watch(term: ClassWiseDecorrelation, batch: Batch) -> torch.Tensor:
+        highest.append(int(batch.labels.max()))
+        return plain(term, batch)
+
+    monkeypatch.setattr(ClassWiseDecorrelation, "__call__", watch)
+    run(small(name, ("cwd",)), data=toy_data)
+    assert len(highest) == 2 * 4  # epochs, and batches of 16 of phase 0's 56 images (BiC: 52)
+    assert max(highest) == 3
 
 
 class StoppedError(Exception):
