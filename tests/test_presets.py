@@ -171,6 +171,13 @@ def test_a_stretched_schedule_keeps_its_shape() -> None:
     )
 
 
+@pytest.mark.parametrize("milestones", [(80, 120), (1, 2), (159,)])
+def test_however_short_a_schedule_begins_at_its_rate(milestones: tuple[int, ...]) -> None:
+    for epochs in range(1, 160):
+        assert Schedule(epochs=160, milestones=milestones).stretched(epochs).lr_at(0) == 0.1
+    assert Schedule(milestones=(0, 80)).stretched(40).milestones == (0, 20)  # where a drop is wanted there
+
+
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(UserError, match="did you mean 'lucir/cifar100/b50s10'"):
         preset("lucir/cifar10/b50s10")

@@ -38,6 +38,8 @@ class Schedule:
         return self.epochs * math.ceil(images / self.batch_size)
 
     def stretched(self, epochs: int) -> Schedule:
-        """The same shape over another number of epochs: the drops keep their place in proportion."""
-        milestones = tuple(round(milestone * epochs / max(self.epochs, 1)) for milestone in self.milestones)
+        """The same shape over another number of epochs: the drops keep their place in proportion, but none comes to
+        lie before the first epoch."""
+        before = max(self.epochs, 1)
+        milestones = tuple(max(round(each * epochs / before), min(each, 1)) for each in self.milestones)
         return replace(self, epochs=epochs, milestones=milestones)
