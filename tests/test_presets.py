@@ -171,10 +171,15 @@ def test_a_stretched_schedule_keeps_its_shape() -> None:
     )
 
 
-@pytest.mark.parametrize("milestones", [(80, 120), (1, 2), (159,)])
-def test_however_short_a_schedule_begins_at_its_rate(milestones: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("milestones", [(80, 120), (2, 3), (159,)])
+@pytest.mark.parametrize("shift", [-1, 0, 1])
+def test_however_short_a_schedule_begins_at_its_rate(milestones: tuple[int, ...], shift: int) -> None:
     for epochs in range(1, 160):
-        assert Schedule(epochs=160, milestones=milestones).stretched(epochs).lr_at(0) == 0.1
+        short = Schedule(epochs=160, milestones=milestones, shift=shift).stretched(epochs)
+        assert short.lr_at(0) == 0.1
+        assert short.shift == (0 if epochs == 1 and shift == 1 else shift)
+    assert Schedule(shape="cosine", shift=shift).stretched(1).lr_at(0) == 0.1
+    assert Schedule(milestones=(1, 2)).stretched(1).lr_at(0) == 0.1
     assert Schedule(milestones=(0, 80)).stretched(40).milestones == (0, 20)  # where a drop is wanted there
 
 

@@ -38,8 +38,10 @@ class Schedule:
         return self.epochs * math.ceil(images / self.batch_size)
 
     def stretched(self, epochs: int) -> Schedule:
-        """The same shape over another number of epochs: the drops keep their place in proportion, but none comes to
-        lie before the first epoch."""
+        """The same shape over another number of epochs: drops keep their place in proportion. But none comes to lie
+        before the first epoch, and a schedule that is early does not skip the only one."""
+        shift = min(self.shift, max(epochs - 1, 0))
+        first = 1 + max(shift, 0)  # where a drop may lie
         before = max(self.epochs, 1)
-        milestones = tuple(max(round(each * epochs / before), min(each, 1)) for each in self.milestones)
-        return replace(self, epochs=epochs, milestones=milestones)
+        milestones = tuple(max(round(each * epochs / before), min(each, first)) for each in self.milestones)
+        return replace(self, epochs=epochs, milestones=milestones, shift=shift)
