@@ -116,6 +116,28 @@ def test_fig_10_looks_only_at_classes_that_came_after_phase_0(
     assert "information" not in text
 
 
+@pytest.mark.parametrize("oracle", [{}, {"glyphs/sizes100": (6,)}])
+def test_no_smaller_model_stands_in_for_the_oracle_of_fig_4(
+    drawn: Callable[..., Drawn], monkeypatch: pytest.MonkeyPatch, oracle: Mapping[str, Sequence[int]]
+) -> None:
+    panels: dict[str, list[str]] = {}
+
+    def spy(
+        found: Mapping[str, Sequence[Analysis]], *_: object, name: Callable[[Analysis], str], **__: object
+    ) -> None:
+        panels.update({title: [name(one) for one in some] for title, some in found.items()})
+
+    monkeypatch.setattr(pictures, "draw_alpha_panels", spy)
+    monkeypatch.setattr(pictures, "write_every_format", lambda base, make, _: make(base) or [])
+    sizes = {"glyphs/sizes10": (2,), "glyphs/sizes50": (4,), **oracle}
+    result = drawn("fig4", lambda line: [0.5] * sizes[line.config.name.partition("/")[2]][0], sizes)
+    etas = ["LUCIR", *(f"LUCIR + CwD (eta {eta})" for eta in (0.02, 0.05, 0.1, 0.5, 1))]
+    models = [*etas, "6 classes"] if oracle else etas
+    assert panels == {"2 classes": models, "4 classes": models}
+    statements = {str(row[0]) for grid in result.further for row in grid.rows}
+    assert ("nearer to the oracle" in statements) == bool(oracle)
+
+
 @pytest.mark.parametrize(
     ("name", "sizes", "why"),
     [

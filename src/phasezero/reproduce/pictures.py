@@ -34,7 +34,7 @@ from phasezero.analysis.tables import (
 from phasezero.config import RunConfig
 from phasezero.errors import UserError
 from phasezero.reproduce.beginnings import told_alone
-from phasezero.reproduce.plan import Line
+from phasezero.reproduce.plan import Line, first_classes
 from phasezero.reproduce.views import (
     Drawn,
     Shown,
@@ -161,6 +161,8 @@ def _draw_models(shown: Shown, analyses: Sequence[Analysis], base: Path, suffixe
     further, files = [], []
     if view not in SPHERES:
         claims = [claim for claim in CLAIMS if (claim == "more information") == information]
+        if not any(_is_oracle(shown, one) for one in analyses):
+            claims = [claim for claim in claims if claim != "nearer to the oracle"]
         left_out: list[str] = []
         findings = compare(analyses, form=form, later=later, claims=claims, left_out=left_out)
         if findings:
@@ -250,19 +252,27 @@ def _sweep(shown: Shown, lines: Sequence[Line], base: Path, suffixes: Sequence[s
 
 
 def _spectra(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str) -> None:
-    """A panel for each number of classes that has models with a term, the model of all classes in each; or one."""
-    largest = max(one["seen_classes"] for one in analyses)
+    """A panel for each number of classes that has models with a term, the oracle in each; or one."""
     with_terms = sorted({one["seen_classes"] for one in analyses if one["initial"]})
 
     def name(one: Analysis) -> str:
-        by_size = not with_terms or one["seen_classes"] == largest
-        return _by_size(one) if by_size else _label(shown, one)
+        return _by_size(one) if not with_terms or _is_oracle(shown, one) else _label(shown, one)
 
     panels = {
-        f"{size} classes": [one for one in analyses if one["seen_classes"] in (size, largest)]
+        f"{size} classes": [one for one in analyses if one["seen_classes"] == size or _is_oracle(shown, one)]
         for size in with_terms
     } or {"": list(analyses)}
     draw_alpha_panels(panels, path, classes=_classes_shown("spectra", analyses), name=name, caption=caption)
+
+
+def _is_oracle(shown: Shown, analysis: Analysis) -> bool:
+    """Whether models with a term are held against it: one without, of more classes at once than any of them.
+
+    Than any that belongs to the figure, there or not: while the oracle is missing nothing smaller stands in for it.
+    """
+    with_terms = [first_classes(line.config) for line in shown.lines if line.config.initial]
+    own = RunConfig.from_dict(analysis["config"])
+    return not own.initial and first_classes(own) > max(with_terms, default=0)
 
 
 def _classes(shown: Shown, analyses: Sequence[Analysis], path: Path, caption: str) -> None:

@@ -225,7 +225,11 @@ def missing_runs(wanted: Iterable[tuple[Line, Sequence[int]]]) -> list[RunConfig
 
 def phase_zero_of(config: RunConfig) -> str:
     """Runs that agree in this share their phase 0."""
-    protocol = config.protocol
-    first = protocol.phase_sizes[0] if protocol.phase_sizes else protocol.base
+    protocol, first = config.protocol, first_classes(config)
     inputs = [protocol.data, protocol.class_order, first, phase_zero_settings(config, first)]
     return json.dumps(inputs, sort_keys=True)
+
+
+def first_classes(config: RunConfig) -> int:
+    """How many classes phase 0 has."""
+    return config.protocol.phase_sizes[0] if config.protocol.phase_sizes else config.protocol.base
