@@ -122,15 +122,28 @@ def test_the_next_phase_is_judged_by_its_images(
     trainer = Trainer(config, toy_data)
     for place, result in enumerate(trainer.run()):
         if place < 2:
-            timed = replace(result, seconds={"total": 100.0})
+            timed = replace(result, seconds={"total": 100.0}).to_record(trainer.stream.sizes[: place + 1])
             assert _next_phase(trainer, timed) == pytest.approx(expected[place])
+
+
+def test_a_stored_phase_0_is_no_reason_to_start_a_phase_too_late(
+    toy_data: ImageData, toy_config: Callable[..., RunConfig], tmp_path: Path
+) -> None:
+    """A run may have waited for another to make it, and time is up since."""
+    config, checkpoint, store = toy_config(), tmp_path / CHECKPOINT, tmp_path / "store"
+    whole = run(config, data=toy_data, store=store)
+    with pytest.raises(OutOfTimeError, match="1 phases are finished"):
+        run(config, data=toy_data, checkpoint=checkpoint, store=store, deadline=Deadline(1.0, lambda: 2.0))
+    assert len(load_checkpoint(checkpoint, config).phases) == 1
+    resumed = run(config, data=toy_data, checkpoint=checkpoint, deadline=Deadline(9999.0, lambda: 2.0))
+    assert json.dumps(comparable_part(resumed)) == json.dumps(comparable_part(whole))
 
 
 def test_the_last_phase_is_never_lost_to_the_deadline(
     toy_data: ImageData, toy_config: Callable[..., RunConfig]
 ) -> None:
     clock = Clock()
-    record = run(toy_config(), data=toy_data, listener=clock, deadline=Deadline(2000.5, clock))
+    record = run(toy_config(), data=toy_data, listener=clock, deadline=Deadline(2999.0, clock))
     assert len(record["phases"]) == 3
 
 

@@ -15,7 +15,6 @@ from phasezero.data.stream import make_stream
 from phasezero.engine.checkpoint import load_checkpoint, save_checkpoint
 from phasezero.engine.deadline import Deadline, OutOfTimeError
 from phasezero.engine.listener import Listener, OracleEpochs
-from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.engine.workload import images_by_phase
@@ -50,7 +49,8 @@ def train_phases(
     """All phases of a trainer: from its checkpoint on, or from a stored phase 0 on, or from the start.
 
     `keep_phases` keeps the state after each phase, not only the last, for those who want to look at it later.
-    OutOfTimeError is raised after a phase (its checkpoint written) when the next would likely end after `deadline`.
+    OutOfTimeError is raised after a phase, a stored one too (its checkpoint written), when the next would likely end
+    after `deadline`.
     """
     config, clock = trainer.config, time.perf_counter()
     phases: list[PhaseRecord] = []
@@ -61,6 +61,11 @@ def train_phases(
             paths = [checkpoint, *([phase_checkpoint(checkpoint, len(phases) - 1)] if keep_phases else [])]
             for path in paths:
                 save_checkpoint(path, config, trainer, phases, seconds, reused)
+
+    def stop_if_late() -> None:
+        more = len(phases) < len(trainer.stream.phases)
+        if more and deadline is not None and not deadline.allows(_next_phase(trainer, phases[-1])):
+            raise OutOfTimeError(f"{config.name} seed {config.seed}: {len(phases)} phases are finished")
 
     if checkpoint is not None and checkpoint.exists():
         saved = load_checkpoint(checkpoint, config, trainer)
@@ -79,6 +84,7 @@ def train_phases(
                 if trainer.listener:
                     trainer.listener.reused(phases[0])
                 keep(0.0)
+                stop_if_late()  # it may have waited long for the run that made it
         for result in trainer.run():
             phases.append(result.to_record(trainer.stream.sizes[: result.phase.index + 1]))
             seconds = time.perf_counter() - clock
@@ -86,18 +92,16 @@ def train_phases(
                 store.keep(key, config, trainer, phases[0], seconds)
                 claim.close()
             keep(seconds)
-            more = len(phases) < len(trainer.stream.phases)
-            if more and deadline is not None and not deadline.allows(_next_phase(trainer, result)):
-                raise OutOfTimeError(f"{config.name} seed {config.seed}: {len(phases)} phases are finished")
+            stop_if_late()
     return Trained(phases, time.perf_counter() - clock, reused)
 
 
-def _next_phase(trainer: Trainer, last: PhaseResult) -> float:
+def _next_phase(trainer: Trainer, last: PhaseRecord) -> float:
     """Seconds of the phase to come, going by those of the last one and the images of both."""
     images = images_by_phase(trainer.config, trainer.stream, [len(one) for one in trainer.train_by_class])
-    place = last.phase.index
+    place = last["phase"]
     teacher = 1 if place else TEACHER_TAKES
-    return last.seconds["total"] * teacher * images[place + 1] / max(images[place], 1)
+    return last["seconds"]["total"] * teacher * images[place + 1] / max(images[place], 1)
 
 
 class OracleWorkshop:
