@@ -16,7 +16,7 @@ from phasezero.errors import UserError
 from phasezero.reproduce.conduct import Wish, reproduce
 from phasezero.reproduce.ledger import read_results
 from phasezero.reproduce.plan import Filters
-from phasezero.results.record import read_record
+from phasezero.results.record import comparable_part, read_record
 from samples import MINIMAL
 
 
@@ -200,8 +200,23 @@ def test_another_configuration_in_the_folder_is_refused(tmp_path: Path, console:
     wish = Wish(("table4",), ("glyphs",), seeds=(0,), filters=Filters(("lucir+cwd",)), settings=MINIMAL)
     reproduce(wish, out=tmp_path, parallel=1, console=console)
     changed = Wish(wish.targets, wish.data, (0,), wish.filters, MINIMAL | {"training.first.lr": 0.05})
-    with pytest.raises(UserError, match="another configuration"):
+    with pytest.raises(UserError, match=r"another configuration; remove it, or choose another --out$"):
         reproduce(changed, out=tmp_path, parallel=1, console=console)
+
+
+def test_a_damaged_record_can_be_made_anew(tmp_path: Path, console: Console) -> None:
+    """Also where it was the only one."""
+    wish = Wish(("table4",), ("glyphs",), seeds=(0,), filters=Filters(("lucir+cwd",)), settings=MINIMAL)
+    reproduce(wish, out=tmp_path, parallel=1, console=console)
+    (path,) = tmp_path.rglob("record.json")
+    before = read_record(path)
+    path.write_text(path.read_text()[:1000])
+    with pytest.raises(UserError, match=r"record.json: not JSON .*; remove this file"):
+        reproduce(wish, out=tmp_path, parallel=1, console=console)
+    assert "left out" in console.export_text()
+    path.unlink()
+    assert reproduce(wish, out=tmp_path, parallel=1, console=console) == []
+    assert comparable_part(read_record(path)) == comparable_part(before)
 
 
 def test_a_run_that_diverges_in_phase_0_is_left_out_too(tmp_path: Path, console: Console) -> None:

@@ -39,7 +39,7 @@ from phasezero.reproduce.plan import (
 from phasezero.reproduce.targets import TARGETS, Target
 from phasezero.reproduce.views import Shown, write_texts
 from phasezero.results.grid import Grid, print_grid
-from phasezero.results.record import FILE_NAME, Record, load_records, read_record
+from phasezero.results.record import FILE_NAME, Record, read_record, sound_records
 from phasezero.session import DIVERGED, divergence_of, run_all, run_folder, slug
 
 NOT_SET = {
@@ -127,7 +127,7 @@ def find(
 ) -> list[tuple[Path, Record]]:
     """Damaged records are left out, and `complain` hears of them."""
     own = [out] if any(out.rglob(FILE_NAME)) else []
-    return load_records([*own, *folders], complain) if own or folders else []
+    return sound_records([*own, *folders], complain)
 
 
 def reproduce(
@@ -170,7 +170,7 @@ def reproduce(
     left: list[RunConfig] = []
     if todo:
         refuse_missing(todo, root or default_root())
-        refuse_models_gone(todo, out)
+        refuse_occupied(todo, out)
         written = run_all(
             todo,
             root=root,
@@ -257,9 +257,19 @@ def refuse_missing(todo: Sequence[RunConfig], root: Path) -> None:
         )
 
 
-def refuse_models_gone(todo: Sequence[RunConfig], out: Path) -> None:
-    """A run that is to be made, though its record is in place: a figure wants its model, which is gone."""
+def refuse_occupied(todo: Sequence[RunConfig], out: Path) -> None:
+    """A run that is to be made, though a record is in its place.
+
+    It is damaged, of other settings, or a figure wants its model, which is gone.
+    """
     for config in todo:
         folder = run_folder(out, config)
-        if (folder / FILE_NAME).exists() and read_record(folder)["config"] == config.to_dict():
-            raise UserError(f"{folder} holds a record without its model; remove it, or choose another --out")
+        if not (folder / FILE_NAME).exists():
+            continue
+        try:
+            record = read_record(folder)
+        except UserError as error:
+            raise UserError(f"{error}; remove this file, and the same command makes it anew") from None
+        same = record["config"] == config.to_dict()
+        what = "a record without its model" if same else "a run of another configuration"
+        raise UserError(f"{folder} holds {what}; remove it, or choose another --out")

@@ -331,7 +331,7 @@ def _refuse_other_summary(path: Path, record: Mapping[str, Any]) -> None:
             )
 
 
-def load_records(paths: Iterable[str | Path], complain: Callable[[str], None]) -> list[tuple[Path, Record]]:
+def sound_records(paths: Iterable[str | Path], complain: Callable[[str], None]) -> list[tuple[Path, Record]]:
     """Read many: each path is a file, a run's folder, or a folder searched for record.json at any depth.
 
     One that was named itself must be sound; a damaged one that a search found is left out, and `complain` hears why.
@@ -346,6 +346,13 @@ def load_records(paths: Iterable[str | Path], complain: Callable[[str], None]) -
             if path in named:
                 raise
             complain(f"{error}; left out")
+    return found
+
+
+def load_records(paths: Iterable[str | Path], complain: Callable[[str], None]) -> list[tuple[Path, Record]]:
+    """`sound_records`, of which there must be one."""
+    given = [Path(path) for path in paths]
+    found = sound_records(given, complain)
     if not found:
         raise UserError(f"{', '.join(map(str, given))}: no {FILE_NAME} that can be read")
     return found
