@@ -262,3 +262,19 @@ def test_a_damaged_analysis_is_computed_anew(
     (found,) = analyse("spectra", lines, place)
     assert found["train"] == good["train"]
     assert damaged.read_text() == "{"
+
+
+def test_seeds_of_runs_with_other_names_are_one_model(record_of: Make, tmp_path: Path) -> None:
+    """A run counts by its settings, whatever it was called: Fig. 10 averages over its seeds."""
+    line = expand(TARGETS["fig10"], "glyphs", {})[0]
+    records = {}
+    for seed, name in enumerate((line.config.name, "my-own")):
+        config, path = replace(line.seeded(seed), name=name), tmp_path / str(seed) / "record.json"
+        found = analysis_of(config, [0.5] * 6, sizes=(4, 2), name=name)
+        write_analysis(path.parent / analysis_name(1), found)
+        records[seed] = (path, record_of(config))
+    lines = [replace(line, records=records)]
+    result = draw(
+        Shown(TARGETS["fig10"], "glyphs", lines, {}, (0, 1)), Folders(tmp_path), tmp_path / "fig10", (".svg",)
+    )
+    assert [[str(cell) for cell in row[:2]] for row in result.grid.rows] == [[line.config.name, "2"]]

@@ -58,8 +58,14 @@ def _cut(record: Record) -> Record:
     return cast(Record, {**record, "phases": first, "summary": summarise(first)})
 
 
-def told_alone(analysis: Analysis, config: RunConfig, name: str) -> Analysis:
-    """An analysis of phase 0 as that of a run which ended there, so that seeds from different runs stand together."""
-    seen = class_hash(analysis["classes"][: analysis["seen_classes"]])  # not of classes that only came later
+def told_as(analysis: Analysis, config: RunConfig, name: str) -> Analysis:
+    """As that of the run a line asks for, whatever the one was called that left it: seeds then stand together."""
     changed = {"name": name, "method": config.method.name, "config": config.to_dict()}
-    return cast(Analysis, {**analysis, **changed, "data": {**analysis["data"], "class_hash": seen}})
+    return cast(Analysis, {**analysis, **changed})
+
+
+def told_alone(analysis: Analysis, config: RunConfig, name: str) -> Analysis:
+    """An analysis of phase 0 as that of a run which ended there, though it may be of a longer one."""
+    seen = class_hash(analysis["classes"][: analysis["seen_classes"]])  # not of classes that only came later
+    told = told_as(analysis, config, name)
+    return cast(Analysis, {**told, "data": {**analysis["data"], "class_hash": seen}})

@@ -33,7 +33,7 @@ from phasezero.analysis.tables import (
 )
 from phasezero.config import RunConfig
 from phasezero.errors import UserError
-from phasezero.reproduce.beginnings import told_alone
+from phasezero.reproduce.beginnings import told_alone, told_as
 from phasezero.reproduce.plan import Line, first_classes
 from phasezero.reproduce.views import (
     Drawn,
@@ -112,7 +112,7 @@ def _phase_shown(view: str, record: Record) -> int:
 
 
 def analyse(view: str, lines: Sequence[Line], place: Folders) -> list[Analysis]:
-    """The models that a view shows; for a sphere with the classes to come.
+    """The models that a view shows, by the names of their lines; for a sphere with the classes to come.
 
     An analysis that is there already is read; others are made and written beside the run in `place.out`, also where
     one is there that is damaged or lacks what the view shows.
@@ -131,7 +131,8 @@ def analyse(view: str, lines: Sequence[Line], place: Folders) -> list[Analysis]:
                 write_analysis(own, made)
                 kept = read_analysis(own)
             alone = len(line.config.protocol.phase_sizes) == 1 and not future  # perhaps from a longer run
-            found.append(told_alone(kept, line.seeded(seed), line.config.name) if alone else kept)
+            tell = told_alone if alone else told_as
+            found.append(tell(kept, line.seeded(seed), line.config.name))
     return found
 
 
