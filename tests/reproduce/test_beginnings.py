@@ -52,6 +52,18 @@ def test_a_longer_run_stands_in_for_one_of_phase_0_alone(record_of: Make, tmp_pa
     assert all(not line.records for line in sphere.lines)
 
 
+def test_of_phase_0_alone_it_does_not_matter_how_later_ones_would_be(record_of: Make, tmp_path: Path) -> None:
+    wish = Wish(("fig3",), ("cifar100",), seeds=(0,), settings={"training.later.epochs": 1})
+    (usual,) = (line for line in plan(wish)[0].lines if line.config.name == "lucir/cifar100/sizes50")
+    config, path = usual.config.override({"training.later.epochs": 2}), tmp_path / "record.json"
+    write_analysis(tmp_path / analysis_name(0), analysis_of(config, [0.5] * 50))
+    record = record_of(config)
+    there = [(path, {**record, "phases": record["phases"][:1]})]
+    assert [line.config.name for line in attach(plan(wish), there)[0].lines if line.records] == [
+        usual.config.name
+    ]
+
+
 def test_their_seeds_are_shown_as_one_model(record_of: Make, tmp_path: Path) -> None:
     """Seed 0 from a run with S=10, seed 1 from one with S=5: as two seeds of the run of phase 0 alone."""
     there = []

@@ -33,12 +33,10 @@ class ByPhaseZero(Generic[T]):
 
 
 class Beginnings:
-    """Runs of several phases, each cut down to its first, found by what went into that."""
+    """Runs, each cut down to its first phase, found by what went into that and not by how later ones are made."""
 
     def __init__(self, records: Iterable[tuple[Path, Record]]) -> None:
-        self.found = ByPhaseZero(
-            (path, _cut(record)) for path, record in records if len(record["phases"]) > 1
-        )
+        self.found = ByPhaseZero((path, _cut(record)) for path, record in records)
 
     def of(self, line: Line, seeds: Iterable[int]) -> list[tuple[Path, Record]]:
         """Those that a line of phase 0 alone could have begun as; none for any other line."""

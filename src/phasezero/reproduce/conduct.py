@@ -112,7 +112,11 @@ def attach(
         # Spheres show classes to come, too.
         alone = view in MODEL_VIEWS and view not in SPHERES
         begun = Beginnings(one for one in records if alone and is_analysed(view, one[0], 0))
-        found = [[*shelf.of(line.config), *begun.of(line, shown.seeds)] for line in shown.lines]
+        found = []
+        for line in shown.lines:
+            own = dict(shelf.of(line.config))
+            others = [one for one in begun.of(line, shown.seeds) if one[0] not in own]
+            found.append([*own.items(), *others])
         usual = usual_precision(one for some in found for one in some)
         lines = [
             with_records(line, shown.seeds, some, usual)
