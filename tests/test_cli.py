@@ -235,6 +235,37 @@ def test_an_output_folder_that_cannot_be_written(command: Command, tmp_path: Pat
     assert "cannot be written" in err
 
 
+def test_a_full_disk_is_told_with_the_file_that_found_no_room(command: Command, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    words = [
+        "run",
+        *QUICK,
+        "--set",
+        "protocol.phase_sizes=[3,1]",
+        "--method",
+        "lucir",
+        "--out",
+        "full",
+        "--resume",
+    ]
+    whole = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def told_with_room_for(size: int) -> tuple[int, str]:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, whole[1]))
+        try:
+            code, _, err = command(*words)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, whole)
+        assert not list(tmp_path.rglob(".*.tmp"))
+        return code, err
+
+    run = "full/lucir-glyphs-sizes3-1/seed0"
+    assert told_with_room_for(2000) == (2, f"phasezero: {run}/checkpoint.safetensors: File too large\n")
+    assert command(*words)[0] == 0
+    (tmp_path / run / "record.json").unlink()
+    assert told_with_room_for(2000) == (2, f"phasezero: {run}/record.json: File too large\n")
+
+
 def test_a_diverging_run_says_so_and_leaves_nothing(command: Command, tmp_path: Path) -> None:
     code, _, err = command("run", *QUICK, "--set", "training.first.lr=1e12", "--out", "x/y")
     assert code == 1

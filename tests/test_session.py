@@ -66,6 +66,16 @@ def test_a_run_that_diverged_once_and_then_did_not_is_no_longer_called_so(tmp_pa
     assert not said.exists()
 
 
+def test_what_a_killed_writer_left_goes_when_the_run_goes_on(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, FIRST)
+    folder.mkdir(parents=True)
+    (folder / f".{CHECKPOINT}.123.tmp").write_text("half a checkpo")
+    (tmp_path / ".results.md.123.tmp").write_text("half a tab")
+    run_all([FIRST], out=tmp_path, parallel=1, resume=True)
+    assert sorted(path.name for path in folder.iterdir()) == [CHECKPOINT, "config.yaml", FILE_NAME]
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_a_damaged_checkpoint(tmp_path: Path) -> None:
     second = replace(FIRST, seed=1)
     path = run_folder(tmp_path, second) / CHECKPOINT

@@ -29,7 +29,7 @@ from phasezero.engine.workload import images_by_phase, trains_an_oracle
 from phasezero.errors import UserError
 from phasezero.progress import RunProgress, TotalProgress, make_progress
 from phasezero.results.figures import draw_curves
-from phasezero.results.files import write_whole
+from phasezero.results.files import remove_unfinished, write_whole
 from phasezero.results.page import write_page
 from phasezero.results.record import FILE_NAME, Record, read_record, write_record
 from phasezero.results.tables import markdown_table
@@ -112,6 +112,10 @@ def run_all(
             )
             for place in waiting
         ]
+        for place in waiting:
+            remove_unfinished(targets[place])
+        for name in VIEWS:
+            remove_unfinished(folder, name)
         if not resume:
             make_room([folder / name for name in VIEWS] if views else [], targets)
         total = TotalProgress(progress, [planned[place] for place in waiting]) if len(jobs) > 1 else None

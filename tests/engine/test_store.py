@@ -199,6 +199,19 @@ def test_a_note_that_is_no_json_or_lies_alone_is_passed_over(
         assert store.find(key, Trainer(toy_config(), toy_data)) is None
 
 
+def test_what_a_killed_writer_left_goes_with_the_next_entry(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    left, other = (
+        tmp_path / f".{key}.safetensors.1.tmp" for key in (key_of(toy_config(), toy_data), "0" * 64)
+    )
+    left.write_text("half an ent")
+    other.write_text("another run may be writing it")
+    run(toy_config(), data=toy_data, store=tmp_path)
+    assert not left.exists()
+    assert other.exists()
+
+
 def test_a_run_that_goes_on_remembers_where_its_phase_0_came_from(
     toy_config: Make, toy_data: ImageData, tmp_path: Path
 ) -> None:

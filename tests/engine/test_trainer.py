@@ -20,6 +20,8 @@ from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.data.loader import FULL_LIGHT
 from phasezero.data.stream import Phase
+from phasezero.engine import persist
+from phasezero.engine.checkpoint import save_checkpoint
 from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.passes import DivergenceError, refuse_collapse
 from phasezero.engine.step import StepProgram
@@ -330,6 +332,24 @@ def test_a_stopped_run_goes_on_to_the_same_record(
     again = run(config, data=toy_data, checkpoint=checkpoint)  # finished: nothing is trained
     assert comparable_part(again) == comparable_part(whole)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
+
+
+def test_a_run_killed_between_two_checkpoints_keeps_every_phase(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def once(*facts: Any) -> None:
+        if any(tmp_path.iterdir()):
+            raise StoppedError
+        save_checkpoint(*facts)
+
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    with monkeypatch.context() as patched:
+        patched.setattr(persist, "save_checkpoint", once)
+        with pytest.raises(StoppedError):
+            run(toy_config(), data=toy_data, checkpoint=checkpoint, keep_phases=True)
+    resumed = run(toy_config(), data=toy_data, checkpoint=checkpoint, keep_phases=True)
+    assert all(persist.phase_checkpoint(checkpoint, phase).exists() for phase in range(3))
+    assert comparable_part(resumed) == comparable_part(run(toy_config(), data=toy_data))
 
 
 def test_a_foreign_or_damaged_checkpoint_is_refused(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from phasezero.config import RunConfig
@@ -57,11 +57,10 @@ def save_checkpoint(
         "reused_phase_zero": reused_phase_zero,
         "images": trainer.images_hash(len(phases)),
     }
+    # Written by ourselves: safetensors hides its files from others, and calls a full disk its own error.
+    content = save(tensors, metadata={"format": FORMAT, "facts": json.dumps(facts)})
     with replacing(path) as temporary:
-        temporary.touch()
-        mode = temporary.stat().st_mode  # of any new file of this user; safetensors hides its own from others
-        save_file(tensors, temporary, metadata={"format": FORMAT, "facts": json.dumps(facts)})
-        temporary.chmod(mode)
+        temporary.write_bytes(content)
 
 
 def load_checkpoint(

@@ -58,7 +58,8 @@ def train_phases(
 
     def keep(seconds: float) -> None:
         if checkpoint is not None:
-            paths = [checkpoint, *([phase_checkpoint(checkpoint, len(phases) - 1)] if keep_phases else [])]
+            # The one to go on from comes last: what is killed between the two does this phase again, and keeps it.
+            paths = [*([phase_checkpoint(checkpoint, len(phases) - 1)] if keep_phases else []), checkpoint]
             for path in paths:
                 save_checkpoint(path, config, trainer, phases, seconds, reused)
 

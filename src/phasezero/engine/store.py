@@ -30,7 +30,7 @@ from phasezero.errors import UserError
 from phasezero.initial import TERMS
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
-from phasezero.results.files import write_whole
+from phasezero.results.files import remove_unfinished, write_whole
 from phasezero.results.record import Environment, PhaseRecord
 
 NOTE = "phasezero-stored-1"
@@ -137,6 +137,7 @@ class PhaseZeroStore:
 
     def keep(self, key: str, config: RunConfig, trainer: Trainer, phase: PhaseRecord, seconds: float) -> None:
         path = self.folder / f"{key}.safetensors"
+        remove_unfinished(self.folder, f"{key}.*")
         save_checkpoint(path, config, trainer, [phase], seconds)
         accuracy = phase["accuracy"]["head"]
         made_by = {"name": config.name, "seed": config.seed, "seconds": seconds, "accuracy": accuracy}

@@ -25,8 +25,8 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename == str(temporary):
-            error.filename = str(path)  # nobody named the temporary one
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary)):
+            error.filename = str(path)  # nobody named the temporary one, and a full disk names none
         raise
     with suppress(OSError):  # the rename itself lasts only once the folder is synced; not every system can
         folder = os.open(path.parent, os.O_RDONLY)
@@ -34,3 +34,10 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def remove_unfinished(folder: Path, name: str = "*") -> None:
+    """What processes that were killed while they wrote files of this name (or pattern) left in a folder."""
+    for left in folder.glob(f".{name}.*.tmp"):
+        with suppress(OSError):  # gone, or still held by a writer that lives
+            left.unlink()
