@@ -262,6 +262,8 @@ def test_files_that_hold_no_configuration(tmp_path: Path) -> None:
         load_yaml(tmp_path / "d.yaml")
     with pytest.raises(UserError, match="is not YAML"):
         load_yaml(write(tmp_path / "e.yaml", "name: !!python/object:os.system {}\n"))
+    with pytest.raises(UserError, match="is not YAML"):
+        load_yaml(write(tmp_path / "f.yaml", "name: 2026-13-45\n"))  # a date to YAML, and none
 
 
 def test_yaml_that_repeats_a_key_or_holds_several(tmp_path: Path) -> None:

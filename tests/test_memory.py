@@ -38,7 +38,16 @@ def test_quota(text: str, seen: int, quota: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["per_class", "per_class:", "per_class:-1", "total:1.5", "total:many", "total:20:3"]
+    "text",
+    [
+        "per_class",
+        "per_class:",
+        "per_class:-1",
+        "total:1.5",
+        "total:many",
+        "total:20:3",
+        "total:" + "9" * 5000,
+    ],
 )
 def test_a_rule_without_a_count_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="per_class:20 or total:2000") as caught:

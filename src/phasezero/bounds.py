@@ -31,9 +31,16 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "threads": (0, 1024),
 }
 MAY_BE_INFINITE = ("loss_limit",)
+MOST_DIGITS = 300
+"""Of a whole number: one that a float can still be compared with."""
 
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 """What a terminal would obey, or a line, an SVG or a file in UTF-8 could not hold."""
+
+
+def whole_number(text: str) -> int | None:
+    """Of digits alone, and not too many of them; else None."""
+    return int(text) if re.fullmatch(f"[0-9]{{1,{MOST_DIGITS}}}", text) else None
 
 
 def refuse_unprintable(where: str, text: str) -> None:
@@ -45,6 +52,8 @@ def refuse_unprintable(where: str, text: str) -> None:
 def refuse_outside(where: str, value: float) -> None:
     """`where` is the field's dotted path; an entry of a list goes by the list's name."""
     name = next(part for part in reversed(where.split(".")) if not part.isdecimal())
+    if isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
+        raise UserError(f"{where}: a number of at most {MOST_DIGITS} digits is expected")
     if not math.isfinite(value) and not (value > 0 and name in MAY_BE_INFINITE):
         raise UserError(f"{where}: a finite number is expected, got {value}")
     least, most = BOUNDS.get(name, (-ENDLESS, ENDLESS))

@@ -131,7 +131,10 @@ def load_yaml(path: str | Path) -> RunConfig:
         values = list(yaml.load_all(Path(path).read_text(), _NoRepetition))
     except OSError as error:
         raise UserError(f"configuration {path} cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (
+        yaml.YAMLError,
+        ValueError,
+    ) as error:  # the latter: a date that is none, letters that are not UTF-8
         raise UserError(f"configuration {path} is not YAML: {error}") from None
     if len(values) > 1:
         raise UserError(f"configuration {path} holds {len(values)} configurations; --config takes one")
@@ -162,7 +165,7 @@ def parse_assignments(texts: list[str]) -> dict[str, Any]:
             raise UserError(f"--set {text!r}: write key=value, for example training.first.lr=0.2")
         try:
             assignments[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):  # the latter: a date that is none, a number without end
             raise UserError(f"--set {text!r}: the value cannot be read") from None
     return assignments
 
@@ -274,6 +277,7 @@ def _converted(hint: Any, value: Any, where: str) -> Any:
         options = [option for option in arguments if (typing.get_origin(option) is tuple) == wants_list]
         return _convert(options[0], value, where)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        refuse_outside(where, value)
         return float(value)
     if hint is float and isinstance(value, str):
         try:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from phasezero.bounds import whole_number
 from phasezero.errors import UserError, unknown
 
 
@@ -22,12 +23,13 @@ class MemoryRule:
 
     @classmethod
     def parse(cls, text: str) -> MemoryRule:
-        kind, _, count = text.partition(":")
+        kind, _, written = text.partition(":")
         if kind not in ("per_class", "total"):
             raise unknown("memory rule", kind, ("per_class", "total"))
-        if not count.isdecimal():
+        count = whole_number(written)
+        if count is None:
             raise UserError(f"memory: write per_class:20 or total:2000, got {text!r}")
-        return cls("per_class" if kind == "per_class" else "total", int(count))
+        return cls("per_class" if kind == "per_class" else "total", count)
 
     def quota(self, seen_classes: int) -> int:
         """Exemplars a class may keep when so many classes are known."""

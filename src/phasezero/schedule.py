@@ -40,6 +40,7 @@ class Schedule:
     def stretched(self, epochs: int) -> Schedule:
         """The same shape over another number of epochs: drops keep their place in proportion. But none comes to lie
         before the first epoch, and a schedule that is early does not skip the only one."""
+        refuse_outside("schedule.epochs", epochs)
         shift = min(self.shift, max(epochs - 1, 0))
         first = 1 + max(shift, 0)  # where a drop may lie
         before = max(self.epochs, 1)

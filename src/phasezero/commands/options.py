@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from phasezero.bounds import whole_number
 from phasezero.errors import UserError
 
 
@@ -22,9 +23,10 @@ def refuse_folder(option: str, path: Path) -> None:
 def parse_parallel(text: str) -> int | None:
     if text == "auto":
         return None
-    if not text.isdecimal() or int(text) < 1:
+    count = whole_number(text)
+    if not count:
         raise UserError(f"--parallel {text!r}: say auto, or how many runs at once")
-    return int(text)
+    return count
 
 
 def parse_words(text: str) -> tuple[str, ...]:
@@ -35,7 +37,7 @@ def parse_words(text: str) -> tuple[str, ...]:
 def parse_numbers(option: str, text: str) -> tuple[int, ...]:
     """`0,1,2`: different numbers, at least one."""
     parts = [part.strip() for part in text.split(",")]
-    numbers = tuple(int(part) for part in parts if part.isdecimal())
+    numbers = tuple(number for part in parts if (number := whole_number(part)) is not None)
     if len(numbers) != len(parts):
         raise UserError(f"{option} {text!r}: write whole numbers separated by commas, such as 0,1,2")
     if len(set(numbers)) != len(numbers):
