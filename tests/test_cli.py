@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 import yaml
@@ -174,6 +175,7 @@ BAD = {
     "epochs without end": (["run", "--epochs", "9" * 400], "at most 300 digits"),
     "a field without end": (["run", "--set", f"seed={'9' * 400}"], "seed: a number of at most 300 digits"),
     "a rate without end": (["run", "--set", f"training.first.lr={'9' * 400}"], "at most 300 digits"),
+    "both ways to go on": (["run", "--out", "x", "--resume", "--overwrite"], "choose one"),
     "resume where": (["run", "--resume"], "--out"),
     "long name": (["run", "--out", "x" * 300], "too long"),
     "a store that cannot be": (["run", "--store", "/proc/phasezero"], "/proc/phasezero"),
@@ -239,6 +241,17 @@ def test_an_output_folder_that_cannot_be_written(command: Command, tmp_path: Pat
     code, _, err = command("run", "--out", "/proc/phasezero")
     assert code == 2
     assert "cannot be written" in err
+
+
+def test_phases_that_were_not_kept_are_missed_aloud(command: Command, tmp_path: Path) -> None:
+    words = ["run", *QUICK, "--set", "protocol.phase_sizes=[2,1,1]", "--method", "lucir", "--out", "x"]
+    assert command(*words) == (0, ANY, "")
+    lost = (
+        "phasezero: warning: x/lucir-glyphs-sizes2-1-1/seed0: phase 0, 1 was finished without --keep-phases"
+    )
+    code, _, err = command(*words, "--resume", "--keep-phases")
+    assert (code, err) == (0, f"{lost}, so its state is gone\n")
+    assert command(*words, "--overwrite", "--keep-phases") == (0, ANY, "")
 
 
 def test_a_full_disk_is_told_with_the_file_that_found_no_room(command: Command, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from phasezero.config import RunConfig, load_yaml, parse_assignments
 from phasezero.data.catalog import DATA_SETS, default_root
 from phasezero.data.stream import ORDER_NAMES
 from phasezero.engine.passes import DivergenceError
+from phasezero.engine.persist import phase_checkpoint
 from phasezero.engine.store import PhaseZeroStore
 from phasezero.errors import UserError, unknown
 from phasezero.initial import TERMS
@@ -36,7 +37,7 @@ from phasezero.results.figures import draw_curves
 from phasezero.results.grid import FORMATS, print_grid
 from phasezero.results.record import Classifier, Record, load_records
 from phasezero.results.tables import comparison_warnings, results_grid
-from phasezero.session import run_all
+from phasezero.session import CHECKPOINT, run_all, run_folder
 
 INTERRUPTED = 130
 """typer's exit code after Ctrl-C."""
@@ -198,6 +199,10 @@ def run(
     jobs = [replace(one, seed=seed) for one in configs for seed in parse_seeds(seeds, one)]
     if resume and out is None:
         raise UserError("--resume goes on in the folder that --out names; say which")
+    if resume and overwrite:
+        raise UserError(
+            "choose one of --resume, which keeps what is there, and --overwrite, which replaces it"
+        )
     if dry_run:
         print("---\n".join(job.to_yaml() for job in jobs), end="")
         return
@@ -216,6 +221,16 @@ def run(
     print_results(written.records)
     for label, path in written.paths.items():
         Console(soft_wrap=True).print(f"{label:>8}: {path}", markup=False, highlight=False)
+    if keep_phases:
+        for job, record in zip(jobs, written.records, strict=True):
+            warn_of_lost_phases(run_folder(written.folder, job), len(record["phases"]))
+
+
+def warn_of_lost_phases(folder: Path, phases: int) -> None:
+    """--keep-phases keeps what is computed; a run that went on may have had phases before it was asked for."""
+    kept = (phase_checkpoint(folder / CHECKPOINT, phase) for phase in range(phases - 1))  # the last always is
+    if lost := [str(phase) for phase, path in enumerate(kept) if not path.exists()]:
+        warn(f"{folder}: phase {', '.join(lost)} was finished without --keep-phases, so its state is gone")
 
 
 def with_epochs(config: RunConfig, epochs: int) -> RunConfig:
