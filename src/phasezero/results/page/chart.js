@@ -76,7 +76,7 @@ function lineChart(box, { title, xName, yName, atX, missing = "No run is switche
     readout.textContent = series.length ? hint : missing;
     const width = Math.max(frame.clientWidth, 240);
     const height = Math.round(Math.min(Math.max(width * 0.52, 270), 440));
-    const room = { left: 46, right: 18, top: 30, bottom: 44 };
+    const room = { right: 18, top: 30, bottom: 44 };
     const xs = series.flatMap((one) => one.points.map((point) => point[0]));
     const ys = series.flatMap((one) =>
       one.points.flatMap(([, y, deviation]) => [y - (deviation ?? 0), y + (deviation ?? 0)]),
@@ -94,6 +94,9 @@ function lineChart(box, { title, xName, yName, atX, missing = "No run is switche
       first -= 1;
       last += 1;
     }
+    const up = ticks(low, high, Math.floor((height - room.top - room.bottom) / 44));
+    const marks = up.found.map((value) => short(value, up.step));
+    room.left = 11 + 7 * Math.max(5, ...marks.map((text) => text.length)); // 7: of a digit
     const x = (value) => room.left + ((value - first) / (last - first)) * (width - room.left - room.right);
     const y = (value) => height - room.bottom - ((value - low) / (high - low)) * (height - room.top - room.bottom);
 
@@ -102,16 +105,15 @@ function lineChart(box, { title, xName, yName, atX, missing = "No run is switche
     const across = roomy
       ? points
       : ticks(first, last, Math.floor((width - room.left - room.right) / 52)).found.filter(Number.isInteger);
-    const up = ticks(low, high, Math.floor((height - room.top - room.bottom) / 44));
     const svg = draw(
       "svg",
       { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
-      up.found.map((value) => [
+      up.found.map((value, place) => [
         draw("line", { class: "grid", x1: room.left, x2: width - room.right, y1: y(value), y2: y(value) }),
         draw(
           "text",
           { class: "tick", x: room.left - 8, y: y(value) + 4, "text-anchor": "end" },
-          short(value, up.step),
+          marks[place],
         ),
       ]),
       across.map((value) => [
