@@ -295,6 +295,17 @@ def test_a_report_takes_no_analysis_for_a_runs_own_that_is_not(
         assert '"spectra":{}' in (tmp_path / "without.html").read_text()
 
 
+def test_a_phase_that_is_named_twice_is_one(command: Command, runs: Path, tmp_path: Path) -> None:
+    run = runs / "lucir-glyphs-sizes4-2" / "seed0"
+    once, twice = (
+        ["analyze", run, "--phase", "0", *more] for more in ([], ["--phase", "0", "--phase", "-2"])
+    )
+    assert command(*once, "--out", "once")[0] == 0
+    code, _, err = command(*twice, "--out", "twice")
+    assert (code, err) == (0, "")
+    assert contents(tmp_path / "once").keys() == contents(tmp_path / "twice").keys()
+
+
 def test_without_the_model(command: Command, runs: Path, tmp_path: Path) -> None:
     one = tmp_path / "one"
     shutil.copytree(runs / "lucir-glyphs-sizes4-2" / "seed0", one)

@@ -136,6 +136,8 @@ def compute(
             analysis = make(folder, phase)
             place = out / slug(analysis["name"]) / f"seed{analysis['seed']}" if out else folder
             path = place / analysis_name(analysis["phase"])
+            if written.get(path) == folder:  # the same phase, named twice
+                continue
             if path in written:
                 raise UserError(f"{folder} and {written[path]} would both write {path}; analyse them apart")
             written[path] = folder

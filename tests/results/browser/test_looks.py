@@ -105,7 +105,9 @@ def test_nothing_scrolls_sideways_but_tables(visit: Open, width: int) -> None:
 
 
 def test_no_number_beside_a_chart_is_cut(visit_other: Open, make_record: Callable[..., Record]) -> None:
-    page = visit_other([make_record(sizes=(1,))])  # all right, so that the scale goes by hundredths of a percent
+    page = visit_other(
+        [make_record(sizes=(1,))]
+    )  # all right, so that the scale goes by hundredths of a percent
     assert "100.00" in page.locator("#accuracy-chart .tick").all_text_contents()
     left = "(chart) => chart.querySelector('svg').getBoundingClientRect().left"
     ticks = "(chart) => [...chart.querySelectorAll('.tick')].map((tick) => tick.getBoundingClientRect().left)"
