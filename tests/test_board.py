@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from phasezero import cli
 from phasezero.board import boards
 from phasezero.errors import UserError
 from phasezero.presets import preset
@@ -52,6 +54,20 @@ def test_runs_side_by_side_are_written(tmp_path: Path) -> None:
     written = run_all(configs, out=tmp_path / "runs", parallel=2, watch=boards(tmp_path / "board"))
     for record in written.records:
         check(tmp_path / "board" / "lucir-glyphs-b50s10" / f"seed{record['seed']}", record)
+
+
+def test_a_board_that_cannot_be_written_costs_no_earlier_run(
+    command: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "boards", lambda folder: lambda config: Path(folder, "x").mkdir())
+    words = ["run", "--method", "lucir", "--parallel", "1", "--out", "out"]
+    words += [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
+    assert command(*words)[0] == 0
+    before = sorted(tmp_path.rglob("*"))
+    code, _, err = command(*words, "--overwrite", "--tensorboard", "out/results.md")
+    assert code == 2
+    assert err.endswith("choose another --tensorboard\n")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_phase_0_out_of_the_store_is_written_too(tmp_path: Path) -> None:

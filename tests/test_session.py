@@ -56,6 +56,15 @@ def test_what_showed_an_overwritten_run_goes_with_it(tmp_path: Path) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_a_store_that_cannot_be_written_costs_no_earlier_run(tmp_path: Path) -> None:
+    run_all([FIRST], out=tmp_path / "out", parallel=1)
+    before = sorted(tmp_path.rglob("*"))
+    store = run_folder(tmp_path / "out", FIRST) / FILE_NAME  # a file
+    with pytest.raises(UserError, match=r"cannot be written: .*; choose another --store"):
+        run_all([FIRST], out=tmp_path / "out", overwrite=True, store=store, parallel=1)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_a_run_that_diverged_once_and_then_did_not_is_no_longer_called_so(tmp_path: Path) -> None:
     said = run_folder(tmp_path, FIRST) / DIVERGED
     diverging = FIRST.override({"engine.loss_limit": 1e-6})

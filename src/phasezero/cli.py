@@ -37,7 +37,7 @@ from phasezero.results.figures import draw_curves
 from phasezero.results.grid import FORMATS, print_grid
 from phasezero.results.record import Classifier, Record, load_records
 from phasezero.results.tables import comparison_warnings, results_grid
-from phasezero.session import CHECKPOINT, run_all, run_folder
+from phasezero.session import CHECKPOINT, run_all, run_folder, writable
 
 INTERRUPTED = 130
 """typer's exit code after Ctrl-C."""
@@ -206,18 +206,20 @@ def run(
     if dry_run:
         print("---\n".join(job.to_yaml() for job in jobs), end="")
         return
-    written = run_all(
-        jobs,
-        root=root,
-        out=out,
-        overwrite=overwrite,
-        resume=resume,
-        store=store,
-        keep_phases=keep_phases,
-        parallel=parse_parallel(parallel),
-        console=Console(),
-        watch=boards(tensorboard) if tensorboard else None,
-    )
+    watch = boards(tensorboard) if tensorboard else None
+    with writable(tensorboard, "--tensorboard"):
+        written = run_all(
+            jobs,
+            root=root,
+            out=out,
+            overwrite=overwrite,
+            resume=resume,
+            store=store,
+            keep_phases=keep_phases,
+            parallel=parse_parallel(parallel),
+            console=Console(),
+            watch=watch,
+        )
     print_results(written.records)
     for label, path in written.paths.items():
         Console(soft_wrap=True).print(f"{label:>8}: {path}", markup=False, highlight=False)

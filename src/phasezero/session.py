@@ -98,7 +98,11 @@ def run_all(
     workers = min(parallel or workers_for(left or configs), len(left) or 1)
     if not stays_here(left, workers):
         data = {}  # each process loads its own
-    with writable(folder), make_progress(console) as progress:
+    with (
+        writable(folder),
+        writable(store if waiting else None, "--store"),
+        make_progress(console) as progress,
+    ):
         jobs = [
             Job(
                 configs[place],
@@ -220,8 +224,11 @@ def refuse_clashes(targets: Sequence[Path], *, allowed: bool) -> None:
 
 
 @contextlib.contextmanager
-def writable(folder: Path) -> Iterator[None]:
-    """Makes the folder and proves that it can be written; what was made and stayed empty goes again."""
+def writable(folder: Path | None, option: str = "--out") -> Iterator[None]:
+    """Makes the folder, if one is named, and proves it can be written; what was made and stayed empty goes again."""
+    if folder is None:
+        yield
+        return
     made = [path for path in [folder, *folder.parents] if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -230,7 +237,7 @@ def writable(folder: Path) -> Iterator[None]:
     except OSError as error:
         _remove_empty(made)
         raise UserError(
-            f"output folder {folder} cannot be written: {error.strerror or error}; choose another --out"
+            f"folder {folder} cannot be written: {error.strerror or error}; choose another {option}"
         ) from None
     try:
         yield
