@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,10 +80,14 @@ def test_a_run_that_diverged_once_and_then_did_not_is_no_longer_called_so(tmp_pa
 def test_what_a_killed_writer_left_goes_when_the_run_goes_on(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, FIRST)
     folder.mkdir(parents=True)
-    (folder / f".{CHECKPOINT}.123.tmp").write_text("half a checkpo")
-    (tmp_path / ".results.md.123.tmp").write_text("half a tab")
+    for left in (folder / f".{CHECKPOINT}.123.tmp", tmp_path / ".results.md.123.tmp"):
+        left.write_text("half a fi")
+        os.utime(left, (time.time() - 100, time.time() - 100))
+    living = folder / f".{CHECKPOINT}.456.tmp"
+    living.write_text("a second command may be writing it")
     run_all([FIRST], out=tmp_path, parallel=1, resume=True)
-    assert sorted(path.name for path in folder.iterdir()) == [CHECKPOINT, "config.yaml", FILE_NAME]
+    found = sorted(path.name for path in folder.iterdir())
+    assert found == [living.name, CHECKPOINT, "config.yaml", FILE_NAME]
     assert not list(tmp_path.glob(".*"))
 
 

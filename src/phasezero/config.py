@@ -131,10 +131,7 @@ def load_yaml(path: str | Path) -> RunConfig:
         values = list(yaml.load_all(Path(path).read_text(), _NoRepetition))
     except OSError as error:
         raise UserError(f"configuration {path} cannot be read: {error.strerror or error}") from None
-    except (
-        yaml.YAMLError,
-        ValueError,
-    ) as error:  # the latter: a date that is none, letters that are not UTF-8
+    except (yaml.YAMLError, ValueError) as error:  # the latter: no UTF-8, or a date that is none
         raise UserError(f"configuration {path} is not YAML: {error}") from None
     if len(values) > 1:
         raise UserError(f"configuration {path} holds {len(values)} configurations; --config takes one")

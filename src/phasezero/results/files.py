@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+STILL_WRITING = 60
+"""Seconds since its last byte after which a file that is not finished never will be."""
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -37,7 +41,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_unfinished(folder: Path, name: str = "*") -> None:
-    """What processes that were killed while they wrote files of this name (or pattern) left in a folder."""
+    """What processes that were killed while they wrote files of this name (or pattern) left in a folder. One that
+    somebody touched a moment ago may have a writer that lives, a second command in the same folder, and stays."""
     for left in folder.glob(f".{name}.*.tmp"):
-        with suppress(OSError):  # gone, or still held by a writer that lives
-            left.unlink()
+        with suppress(OSError):  # gone, or still held
+            if time.time() - left.stat().st_mtime > STILL_WRITING:
+                left.unlink()
