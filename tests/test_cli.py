@@ -324,3 +324,12 @@ def test_phase_sizes_are_enough_for_a_folder(command: Command) -> None:
 @pytest.mark.parametrize("option", ["--data", "--method"])
 def test_an_empty_name_is_not_the_default(command: Command, option: str) -> None:
     assert command("run", option, "", "--dry-run")[0] == 2
+
+
+@pytest.mark.parametrize("words", [("--out", ""), ("--store=",)])
+def test_an_empty_word_is_a_variable_that_was_not_set(
+    command: Command, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    code, _, err = command("run", *words, "--epochs", "1")
+    assert (code, "is a variable not set?" in err, words[0].rstrip("=") in err) == (2, True, True)
+    assert not list(tmp_path.iterdir())

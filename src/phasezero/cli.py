@@ -17,7 +17,7 @@ from phasezero import __version__
 from phasezero.board import boards
 from phasezero.commands.analyze import analyze
 from phasezero.commands.bench import bench
-from phasezero.commands.options import parse_numbers, parse_parallel, refuse_folder, warn
+from phasezero.commands.options import parse_numbers, parse_parallel, refuse_empty, refuse_folder, warn
 from phasezero.commands.report import report
 from phasezero.commands.reproduce import reproduce
 from phasezero.commands.results import results
@@ -359,6 +359,7 @@ app.command()(analyze)
 def main() -> None:
     """Errors for people: a message and an exit code, no traceback for a user's mistake."""
     try:
+        refuse_empty(sys.argv[1:])
         app()
     except UserError as error:
         print(f"phasezero: {error}", file=sys.stderr)

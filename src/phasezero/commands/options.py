@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from phasezero.bounds import whole_number
@@ -12,6 +14,13 @@ from phasezero.errors import UserError
 def warn(message: str) -> None:
     """Beside what a command prints, which may be piped."""
     print(f"phasezero: warning: {message}", file=sys.stderr)
+
+
+def refuse_empty(words: Sequence[str]) -> None:
+    """Nothing is never meant: a folder that is named so would be the current one, and its variable was not set."""
+    for before, word in zip(["phasezero", *words], words, strict=False):
+        if not word or re.fullmatch(r"--[a-z-]+=", word):
+            raise UserError(f"{word.rstrip('=') or before}: an empty word follows; is a variable not set?")
 
 
 def refuse_folder(option: str, path: Path) -> None:
