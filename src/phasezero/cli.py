@@ -17,7 +17,14 @@ from phasezero import __version__
 from phasezero.board import boards
 from phasezero.commands.analyze import analyze
 from phasezero.commands.bench import bench
-from phasezero.commands.options import parse_numbers, parse_parallel, refuse_empty, refuse_folder, warn
+from phasezero.commands.options import (
+    parse_numbers,
+    parse_parallel,
+    refuse_empty,
+    refuse_folder,
+    those_with,
+    warn,
+)
 from phasezero.commands.report import report
 from phasezero.commands.reproduce import reproduce
 from phasezero.commands.results import results
@@ -35,7 +42,7 @@ from phasezero.presets import PRESETS, build_config, method_names, preset, stand
 from phasezero.reproduce.targets import TARGETS
 from phasezero.results.figures import draw_curves
 from phasezero.results.grid import FORMATS, print_grid
-from phasezero.results.record import Classifier, Record, load_records
+from phasezero.results.record import FILE_NAME, Classifier, Record, load_records
 from phasezero.results.tables import comparison_warnings, results_grid
 from phasezero.session import CHECKPOINT, run_all, run_folder, writable
 
@@ -284,7 +291,7 @@ def show(
         raise unknown("table format", form, FORMATS)
     if figure is not None:
         refuse_folder("--figure", figure)
-    records = [record for _, record in load_records(runs, warn)]
+    records = [record for _, record in load_records(those_with(FILE_NAME, runs), warn)]
     classifier: Classifier | None = "nearest_mean" if nearest_mean else "head" if head else None
     if figure is not None:  # first: it may be refused
         draw_curves(records, figure, classifier=classifier)

@@ -145,6 +145,23 @@ def test_one_run_beside_its_record(command: Command, runs: Path, tmp_path: Path)
     assert (tmp_path / "again.html").read_text() == (tmp_path / "page.html").read_text()
 
 
+def test_what_it_left_beside_runs_does_not_stop_the_next_command(
+    command: Command, runs: Path, tmp_path: Path
+) -> None:
+    for name in ("lucir-glyphs-sizes4-2", "lucir+cwd-glyphs-sizes4-2"):
+        shutil.copytree(runs / name, tmp_path / "there" / name)
+
+    def all_that_lies_there() -> list[Path]:
+        return sorted((tmp_path / "there").iterdir())
+
+    assert command("analyze", *all_that_lies_there())[0] == 0
+    left = all_that_lies_there()
+    assert {"alpha.pdf", "comparison.json"} < {path.name for path in left}
+    for words in (["analyze", *left], ["analyze", "--read", *left], ["show", *left]):
+        code, _, err = command(*words)
+        assert code == 0, err
+
+
 def test_later_classes_that_are_not_there_are_missed_aloud(
     command: Command, runs: Path, tmp_path: Path
 ) -> None:

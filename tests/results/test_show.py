@@ -85,3 +85,29 @@ def test_a_damaged_record_is_named_and_the_others_are_shown(
         code, out, err = command(*words)
         assert (code, out) == (2, "")
         assert f"{damaged}: not JSON" in err
+
+
+def test_everything_that_lies_beside_runs_may_be_named(command: Command, there: Path, tmp_path: Path) -> None:
+    runs = sorted(there.iterdir())
+    expected = command("show", *runs, "--format", "csv")[1]
+    assert expected.count("b50s10") == 2
+    for name in ("alpha.pdf", "curves.png", "report.html", "results.md"):
+        (there / name).write_bytes(b"\xac not a record")
+    (there / "comparison.json").write_text('{"format": "phasezero-comparison-3"}')
+    assert command("show", *sorted(there.iterdir()), "--format", "csv")[:2] == (0, expected)
+    stopped = there / "stopped" / "seed0"
+    stopped.mkdir(parents=True)
+    code, out, err = command("show", *sorted(there.iterdir()), "--format", "csv")
+    assert (code, out) == (0, expected)
+    assert f"warning: {stopped.parent}: no record.json in this folder or below it; left out" in err
+    assert command("report", *sorted(there.iterdir()), "-o", tmp_path / "page.html")[0] == 0
+    # Nothing else named: then it was meant, and so is a file that may be a record.
+    for named, why in (
+        ([stopped], "no record.json"),
+        ([there / "alpha.pdf"], "not JSON"),
+        ([there / "comparison.json"], "schema_version"),
+        ([*runs, there / "nowhere"], "no record to read"),
+    ):
+        code, out, err = command("show", *named)
+        assert (code, out) == (2, "")
+        assert why in err

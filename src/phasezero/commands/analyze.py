@@ -29,7 +29,7 @@ from phasezero.analysis.record import (
 )
 from phasezero.analysis.spectra import Form
 from phasezero.analysis.tables import analysis_caption, analysis_cells, figure_caption, findings_grid
-from phasezero.commands.options import parse_numbers, warn
+from phasezero.commands.options import parse_numbers, those_with, warn
 from phasezero.errors import UserError
 from phasezero.results.grid import Grid, print_grid
 from phasezero.results.record import FILE_NAME, find_records
@@ -88,6 +88,7 @@ def analyze(
             folder, phase=at, root=root, store=store, device=device, ks=wanted, floor=floor, future=future
         )
 
+    runs = those_with(analysis_name("*") if read else FILE_NAME, runs)
     paths = find_analyses(runs) if read else find_records(runs)
     if not read and (strange := [path for path in paths if path.name != FILE_NAME]):
         raise UserError(f"{strange[0]}: a run's folder is expected (or --read, for an analysis)")

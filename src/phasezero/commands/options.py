@@ -9,6 +9,10 @@ from pathlib import Path
 
 from phasezero.bounds import whole_number
 from phasezero.errors import UserError
+from phasezero.results.jsonfile import read_json
+
+VIEWS = frozenset({".png", ".svg", ".pdf", ".md", ".html", ".csv", ".tex"})
+"""Endings of what commands make of runs and leave beside them."""
 
 
 def warn(message: str) -> None:
@@ -27,6 +31,28 @@ def refuse_folder(option: str, path: Path) -> None:
     """Where a file is to be written: said before the work, not after."""
     if path.is_dir():
         raise UserError(f"{option} {path}: that is a folder; name a file in it")
+
+
+def those_with(pattern: str, paths: Sequence[Path]) -> list[Path]:
+    """Of several paths those that may hold a file so named. A shell writes `runs/*` out as all that lies there:
+    pictures and tables, which commands leave beside runs, are passed over, and stopped runs are missed aloud."""
+    empty = [path for path in paths if path.is_dir() and next(path.rglob(pattern), None) is None]
+    kept = [path for path in paths if path not in empty and not (path.is_file() and _is_a_view(path))]
+    if not kept:
+        return list(paths)
+    for path in empty:
+        warn(f"{path}: no {pattern} in this folder or below it; left out")
+    return kept
+
+
+def _is_a_view(path: Path) -> bool:
+    """Of runs, made by another command. What is damaged may be anything."""
+    if path.suffix in VIEWS:
+        return True
+    try:
+        return str(read_json(path, "record").get("format")).startswith("phasezero-comparison-")
+    except UserError:
+        return False
 
 
 def parse_parallel(text: str) -> int | None:

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from phasezero.analysis.record import Analysis, analysis_name, read_analysis
-from phasezero.commands.options import refuse_folder, warn
+from phasezero.commands.options import refuse_folder, those_with, warn
 from phasezero.errors import UserError
 from phasezero.results.page import write_page
-from phasezero.results.record import Record, load_records
+from phasezero.results.record import FILE_NAME, Record, load_records
 
 
 def report(
@@ -22,7 +22,7 @@ def report(
 ) -> None:
     """One self-contained HTML page of finished runs: curves, tables against the paper, confusion matrices."""
     refuse_folder("--out", out)
-    found = load_records(runs, warn)
+    found = load_records(those_with(FILE_NAME, runs), warn)
     records = [record for _, record in found]
     write_page(records, out, [list(analyses_beside(path, record)) for path, record in found], title=title)
     print(out)
