@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -47,3 +48,14 @@ def test_a_long_name_gives_way_in_its_middle() -> None:
 
 def test_epochs_of_ten_minutes_foretell_an_end() -> None:
     assert shown(80, epoch_seconds=600).endswith("left 0:50:00")
+
+
+@pytest.mark.parametrize(
+    ("method", "nearest_mean", "told"),
+    [("lucir", 57.14, 7.14), ("icarl", 57.14, 57.14), ("icarl", None, 7.14)],
+)
+def test_a_phase_is_told_by_the_classifier_of_the_table(method: str, nearest_mean: Any, told: float) -> None:
+    console = Console(width=120, file=io.StringIO(), record=True)
+    own = RunProgress(make_progress(console), preset(f"{method}/glyphs/b50s10"), 0, 1)
+    own.reused({"seen_classes": 50, "accuracy": {"head": 7.14, "nearest_mean": nearest_mean}})  # type: ignore[typeddict-item]
+    assert f"phase 0, 50 classes, accuracy {told} %" in console.export_text()

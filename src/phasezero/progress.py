@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
@@ -24,6 +25,7 @@ from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
 from phasezero.engine.listener import Listener
 from phasezero.engine.outcome import PhaseResult
+from phasezero.results.paper import published_classifier
 from phasezero.results.record import PhaseRecord
 
 SPEED_SECONDS = 3600
@@ -140,10 +142,11 @@ class RunProgress:
         self.phases, self.images = 0, 0
         self.stays = runs <= MOST_BARS
         self.title = f"[{place + 1}/{runs}] {config.name} seed {config.seed}"
+        self.classifier = published_classifier(config.method.name)
         self.task = progress.add_task(self.title, total=None, now="", loss="")
 
     def reused(self, phase: PhaseRecord) -> None:
-        self._line(0, phase["seen_classes"], phase["accuracy"]["head"], "from the store")
+        self._line(0, phase["seen_classes"], phase["accuracy"], "from the store")
 
     def started(self, phases: int, total_images: int) -> None:
         self.phases = phases
@@ -158,8 +161,11 @@ class RunProgress:
         if result.phase.index == self.phases - 1:
             self.progress.update(self.task, total=self.images, now="done", loss="", visible=self.stays)
         seconds = f"{result.seconds['total']:.1f} s"
-        self._line(result.phase.index, result.phase.seen, result.accuracies["head"], seconds)
+        self._line(result.phase.index, result.phase.seen, result.accuracies, seconds)
 
-    def _line(self, phase: int, classes: int, accuracy: float, how: str) -> None:
+    def _line(self, phase: int, classes: int, accuracies: Mapping[str, Any], how: str) -> None:
+        """The accuracy is that of the table in the end: by the method's own classifier where it was measured."""
+        own = accuracies.get(self.classifier)
+        accuracy = accuracies["head"] if own is None else own
         line = f"{self.title}: phase {phase}, {classes} classes, accuracy {accuracy:.2f} % ({how})"
         self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
