@@ -82,6 +82,18 @@ def test_hidden_and_foreign_files_are_passed_over(tmp_path: Path) -> None:
     assert len(data.train) + len(data.test) == 4
 
 
+def test_links_are_followed_but_not_to_nothing(tmp_path: Path) -> None:
+    """A folder whose images are links, as git-annex keeps them, of which one was not fetched."""
+    for name in ("ant", "bee"):
+        photos(tmp_path / name, 3)
+    (tmp_path / "ant" / "linked.jpg").symlink_to(tmp_path / "bee" / "photo00.jpg")
+    data = load_data(f"folder:{tmp_path}")
+    assert len(data.train) + len(data.test) == 7
+    (tmp_path / "bee" / "lost.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    with pytest.raises(UserError, match=r"bee: links to nothing: 1 \(lost\.jpg\); fetch"):
+        load_data(f"folder:{tmp_path}")
+
+
 def test_the_home_folder_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     photos(tmp_path / "mine" / "ant", 2)

@@ -1,7 +1,7 @@
 """A folder of images, one subfolder for each class: `folder:PATH`.
 
-Either PATH/train/<class>/ with PATH/test/<class>/ (or val/), or PATH/<class>/ alone, of which every fifth
-image is then held out for testing. Where both test/ and val/ have class folders, test/ is used.
+Either PATH/train/<class>/ with PATH/test/<class>/ (or val/), or PATH/<class>/ alone, of which a fifth of
+each class is then held out for testing. Where both test/ and val/ have class folders, test/ is used.
 """
 
 from __future__ import annotations
@@ -37,10 +37,16 @@ def class_folders(folder: Path) -> list[str]:
 
 
 def image_files(folder: Path, extensions: frozenset[str] = EXTENSIONS) -> list[Path]:
-    """The images directly in a folder, sorted by name; what is hidden or no image is passed over."""
+    """The images directly in a folder, sorted by name; what is hidden or no image is passed over. A link to nothing
+    is not: it may be an image that was never fetched."""
     with os.scandir(folder) as entries:
-        names = sorted(e.name for e in entries if is_image_file(e.name, extensions) and e.is_file())
-    return [folder / name for name in names]
+        named = [entry for entry in entries if is_image_file(entry.name, extensions)]
+    lost = sorted(entry.name for entry in named if not os.path.exists(entry.path))
+    if lost:
+        raise UserError(
+            f"{folder}: links to nothing: {first_few(lost)}; fetch what they name, or remove them"
+        )
+    return [folder / name for name in sorted(entry.name for entry in named if entry.is_file())]
 
 
 def split_of(files: Sequence[Sequence[Path]]) -> ImageSplit:
