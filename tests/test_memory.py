@@ -136,6 +136,16 @@ def test_a_feature_of_zero_is_no_direction() -> None:
     found = herd(*padded([rows]), 12)[0].tolist()
     assert found == slow_herd(rows, 12)
     assert found[0] == 5  # the mean of these rows is nearer to the origin than to any direction
+    aside = rows + 1.5
+    aside[5] = 0
+    assert herd(*padded([aside]), 12)[0].tolist() == slow_herd(aside, 12)  # here it is the fourth
+
+
+def test_features_that_hardly_differ_are_told_apart() -> None:
+    """As those of a network that has just begun: in float32 the distances would be equal."""
+    rows = (1 + 1e-4 * np.random.default_rng(0).normal(size=(40, 8))).astype(np.float32)
+    found = herd(torch.from_numpy(rows)[None], torch.ones(1, 40, dtype=torch.bool), 20)[0].tolist()
+    assert found == slow_herd(rows, 20)
 
 
 def test_each_image_is_picked_once_even_among_copies() -> None:

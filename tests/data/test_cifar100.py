@@ -83,6 +83,22 @@ def test_missing_files_say_where_and_what_to_do(tmp_path: Path) -> None:
     assert f"phasezero data get cifar100 --root {tmp_path}" in str(error.value)
 
 
+def test_where_files_are_looked_for_without_a_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_files(tmp_path / "data", monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PHASEZERO_DATA", raising=False)
+    assert len(load_data("cifar100").train) == 6
+    monkeypatch.setenv("PHASEZERO_DATA", str(tmp_path / "elsewhere"))
+    with pytest.raises(UserError, match="elsewhere"):
+        load_data("cifar100")
+
+
+def test_a_path_behind_the_name_is_no_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_files(tmp_path, monkeypatch)
+    with pytest.raises(UserError, match="takes no argument, got 'cifar100:mine'; use --root"):
+        load_data("cifar100:mine", tmp_path)
+
+
 @pytest.mark.parametrize("name", ["train", "test", "meta"])
 def test_a_wrong_md5_is_refused_before_unpickling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -142,6 +158,17 @@ def test_get_unpacks_an_archive_put_there_by_hand(tmp_path: Path, monkeypatch: p
     cifar100.get_cifar100(root)
     assert len(load_data("cifar100", root).train) == 6
     assert archive.is_file()
+
+    shutil.rmtree(root / "cifar-100-python")
+    monkeypatch.setitem(cifar100.MD5, "test", "of another file")
+    with pytest.raises(UserError, match="are not the published ones"):
+        cifar100.get_cifar100(root)
+
+    shutil.rmtree(root / "cifar-100-python")
+    monkeypatch.setattr(cifar100, "ARCHIVE_MD5", "of another archive")
+    with pytest.raises(UserError, match="/never"):
+        cifar100.get_cifar100(root)
+    assert list(root.iterdir()) == [archive], "another archive is not unpacked"
 
 
 def test_the_numbers_of_the_published_code() -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import random
 import re
+import shutil
 import socket
 import tarfile
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -140,8 +143,10 @@ def test_a_server_without_ranges_starts_again(server: Server, tmp_path: Path, sh
     server.knows_ranges, server.shifts_ranges = shifted, shifted
     target = tmp_path / "archive.bin"
     part_of(target).write_bytes(CONTENT[:1000])
-    download(server.url, target, md5=MD5)
+    seen: list[tuple[int, int | None]] = []
+    download(server.url, target, md5=MD5, report=lambda done, total: seen.append((done, total)))
     assert target.read_bytes() == CONTENT
+    assert (seen[0], seen[-1]) == ((0, len(CONTENT)), (len(CONTENT), len(CONTENT)))
     assert server.ranges == (["bytes=1000-", None] if shifted else ["bytes=1000-"])
 
 
@@ -256,6 +261,27 @@ def test_an_archive_without_the_named_file(tmp_path: Path) -> None:
     archive = tar_of(tmp_path / "a.tar.gz", {"data/one": b"1"})
     with pytest.raises(UserError, match="data/two"):
         extract_tar(archive, tmp_path / "out", ["data/one", "data/two"])
+
+
+def test_a_folder_by_the_name_of_a_file_is_no_file(tmp_path: Path) -> None:
+    archive = tar_of(tmp_path / "a.tar.gz", {}, special("data/one", tarfile.DIRTYPE))
+    with pytest.raises(UserError, match="has no data/one"):
+        extract_tar(archive, tmp_path / "out", ["data/one"])
+
+
+def test_a_full_disk_leaves_the_file_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tar_of(tmp_path / "a.tar.gz", {"data/one": b"new"})
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "one").write_bytes(b"old")
+
+    def copy(source: BinaryIO, target: BinaryIO, length: int) -> None:
+        target.write(source.read(1))
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(shutil, "copyfileobj", copy)
+    with pytest.raises(OSError, match="no space left"):
+        extract_tar(archive, tmp_path, ["data/one"])
+    assert (tmp_path / "data" / "one").read_bytes() == b"old"
 
 
 @pytest.mark.parametrize("cut", [0.02, 0.5, 0.98])

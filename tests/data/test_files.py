@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import tarfile
+import time
 import zlib
 from pathlib import Path
 
@@ -74,7 +75,10 @@ def test_kinds_of_pixels(tmp_path: Path) -> None:
     grey16 = Image.fromarray(np.full((2, 2), 0x8000, np.uint16))
     assert pixel(png, grey16) == (128, 128, 128)
     assert pixel(tiff, grey16) == (128, 128, 128)
+    assert pixel(png, Image.fromarray(np.full((2, 2), 0xC000, np.uint16))) == (191, 191, 191)
     assert pixel(tiff, Image.fromarray(np.array([[-1.0, 3.0], [1.0, 1.0]], np.float32))) == (0, 0, 0)
+    unknown = Image.fromarray(np.array([[2.0, np.nan], [np.inf, -np.inf]], np.float32))
+    assert pixel(tiff, unknown) == (255, 255, 255), "what is no number is nothing"
     assert max(pixel(jpg, Image.new("CMYK", (8, 8), (0, 0, 0, 255)))) < 10
     assert pixel(tiff, Image.new("CMYK", (2, 2), (0, 255, 255, 0))) == (255, 0, 0)
 
@@ -123,9 +127,25 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     assert "missing" in refused(tmp_path / "nowhere.jpg")
     (tmp_path / "a.jpg").write_text("words")
     refused(tmp_path / "a.jpg")
-    # Formats with a wider reach than pictures (EPS starts a program) stay closed, whatever their name.
-    noise(4, 4).save(tmp_path / "b.jpg", "EPS")
-    refused(tmp_path / "b.jpg")
+    # Formats with a wider reach than pictures (EPS starts a program) stay closed, whatever their name; so do
+    # harmless ones, which need no program to be read.
+    for other in ("EPS", "PPM", "GIF"):
+        noise(4, 4).save(tmp_path / "b.jpg", other)
+        assert "cannot identify" in refused(tmp_path / "b.jpg")
+
+
+def test_no_more_is_read_ahead_than_was_said() -> None:
+    begun: list[int] = []
+
+    def work(at: int) -> int:
+        begun.append(at)
+        return at
+
+    ahead = files.read_ahead(work, 20, ahead=3, workers=1)
+    assert [next(ahead), next(ahead)] == [0, 1]
+    time.sleep(0.1)  # for what should not begin
+    assert begun == [0, 1, 2, 3]
+    assert list(ahead) == list(range(2, 20))
 
 
 def png_chunk(kind: bytes, body: bytes) -> bytes:
@@ -161,6 +181,12 @@ def test_a_thin_strip_does_not_grow_beyond_bounds(monkeypatch: pytest.MonkeyPatc
     view = files.centre_view(image, 64, 56)
     assert np.abs(view.astype(int) - exact).max() <= 1
     monkeypatch.undo()
+
+    def resize(image: Image.Image, size: tuple[int, int], *how: object, **where: object) -> Image.Image:
+        assert size[0] * size[1] <= files.MAX_PIXELS
+        return Image.new("RGB", size)
+
+    monkeypatch.setattr(Image.Image, "resize", resize)
     assert files.centre_view(Image.new("RGB", (1, 60_000)), 256, 224).shape == (224, 224, 3)
 
 

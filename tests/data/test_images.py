@@ -26,9 +26,17 @@ def test_files_of_the_same_names_and_sizes_are_told_apart(tmp_path: Path) -> Non
     one = split_of(tmp_path / "a" / "cat", b"aaaa", long).fingerprint([0, 1])
     assert split_of(tmp_path / "b" / "cat", b"aaaa", long).fingerprint([0, 1]) == one  # a copy elsewhere
     assert split_of(tmp_path / "c" / "cat", b"aaab", long).fingerprint([0, 1]) != one
-    for changed in (b"x" + long[1:], long[:-1] + b"x", long + b"x"):
+    for changed in (b"x" + long[1:], long[:-1] + b"x", long + b"x", long + b"\0"):
         assert split_of(tmp_path / "d" / "cat", b"aaaa", changed).fingerprint([0, 1]) != one
     assert split_of(tmp_path / "e" / "dog", b"aaaa", long).fingerprint([0, 1]) != one
+
+
+def test_the_same_images_with_other_labels_are_others(tmp_path: Path) -> None:
+    files = split_of(tmp_path / "cat", b"aaaa", b"bbbb")
+    pixels = ImageSplit(np.arange(8, dtype=np.uint8).reshape(2, 2, 2, 1), files.labels)
+    for split in (files, pixels):
+        swapped = replace(split, labels=split.labels[::-1])
+        assert swapped.fingerprint([0, 1]) != split.fingerprint([0, 1])
 
 
 def test_names_that_are_no_text_have_a_fingerprint(tmp_path: Path) -> None:

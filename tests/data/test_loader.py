@@ -244,6 +244,16 @@ def test_files_are_flipped_half_of_the_time(tmp_path: Path) -> None:
         assert low <= mirrored <= high
 
 
+def test_the_brightness_of_files_is_cut_at_white(tmp_path: Path) -> None:
+    Image.new("RGB", (40, 30), (200, 200, 200)).save(tmp_path / "grey.png")
+    source = file_source([tmp_path / "grey.png"])
+    (ticket,) = source.train_batches(torch.zeros(60, dtype=torch.long), 60, rng(), brightness=0.5)
+    lights = ticket[0].flatten(1).float()
+    assert torch.equal(lights.amin(1), lights.amax(1))
+    assert 99 <= lights.min() < 120  # a pixel that overflows would begin at black again
+    assert 5 <= int((lights[:, 0] == 255).sum()) <= 30  # a factor of 1.275 or more: 22.5% of the draws
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_a_damaged_file_is_named(paths: list[Path], training: bool) -> None:
     paths[6].write_bytes(b"not a picture")
