@@ -26,6 +26,8 @@ from phasezero.engine.outcome import PhaseResult
 from phasezero.engine.passes import DivergenceError, refuse_collapse
 from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
+from phasezero.initial import Workshop
+from phasezero.initial.base import Term, TermOptions
 from phasezero.presets import build_config
 from phasezero.results.record import comparable_part, schema
 
@@ -123,6 +125,21 @@ def test_cwd_changes_phase_zero_by_its_weight(toy_config: Make, toy_data: ImageD
     assert with_term["phases"][0]["loss"]["train"][0] > plain["phases"][0]["loss"]["train"][0] + 0.05
 
 
+def test_a_term_is_asked_in_phase_zero_alone(
+    toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    begin = Term.__init__
+
+    def watched(term: Term, options: TermOptions, phase: Phase, workshop: Workshop | None = None) -> None:
+        made.append(phase.index)
+        begin(term, options, phase, workshop)
+
+    monkeypatch.setattr(Term, "__init__", watched)
+    assert len(run(toy_config(), data=toy_data)["phases"]) == 3
+    assert made == [0]
+
+
 @pytest.mark.parametrize("sizes", [[5, 1, 1, 1], [3, 4, 1], [1, 7], [8]])
 def test_uneven_and_single_class_phases(sizes: list[int], toy_config: Make, toy_data: ImageData) -> None:
     record = run(toy_config(protocol__phase_sizes=sizes), data=toy_data)
@@ -147,6 +164,7 @@ def test_the_original_lucirs_switches(toy_config: Make, toy_data: ImageData) -> 
     record = run(toy_config().override(settings), data=toy_data, listener=diary)
     assert "balance" not in record["phases"][0]["loss"]
     assert len(record["phases"][1]["loss"]["balance"]) == 2
+    assert record["phases"][1]["train_images"] == 2 * 14 + 4 * 3  # of the main stage, not of the balanced one
     assert record["phases"][2]["memory"]["per_class"] == [3] * 8
 
 
@@ -203,6 +221,10 @@ def test_a_network_that_sees_no_difference_is_called_collapsed(
 def test_more_exemplars_than_images_are_refused(toy_config: Make, toy_data: ImageData) -> None:
     with pytest.raises(UserError, match=r"per_class:15: class 'bar \d' has only 14 training images"):
         Trainer(toy_config(protocol__memory="per_class:15"), toy_data)
+    all_images = 8 * 14
+    Trainer(toy_config(protocol__memory=f"total:{all_images}"), toy_data)
+    with pytest.raises(UserError, match=f"there are only {all_images} training images"):
+        Trainer(toy_config(protocol__memory=f"total:{all_images + 1}"), toy_data)
 
 
 def test_what_a_cpu_cannot_do_is_refused(toy_config: Make, toy_data: ImageData) -> None:
@@ -264,6 +286,22 @@ def test_each_epoch_draws_anew(
     differing = sum(by_image[0][image] != by_image[1][image] for image in by_image[0])
     assert differing > len(by_image[0]) / 2
     assert one.shape[0] == 4  # image, top, left, flip
+
+
+def test_each_phase_draws_anew(
+    toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = Steps(monkeypatch)
+    settings = {"protocol__phase_sizes": [2, 2], "protocol__memory": "per_class:0"}
+    epoch = {
+        f"training__{which}__{key}": n
+        for which in ("first", "later")
+        for key, n in (("batch_size", 28), ("epochs", 1))
+    }
+    run(toy_config("finetune/glyphs/b50s10", **settings, **epoch), data=toy_data)
+    first, second = steps.tickets
+    assert first.shape == second.shape == (4, 28)
+    assert first[1:].tolist() != second[1:].tolist()
 
 
 def test_brightness_reaches_the_batches(

@@ -46,6 +46,20 @@ def test_every_part_fits_and_every_cell_is_somewhere(width: int) -> None:
     assert len(parts) == {30: 4, 40: 3, 60: 2, 200: 1}[width]
 
 
+def test_a_table_that_is_a_column_too_wide_is_broken() -> None:
+    lines = [["run name", "numbers"], ["a", "1"]]
+    ((_, whole),) = fit(lines, 1, 16)
+    assert whole == lines
+    ((_, broken),) = fit(lines, 1, 15)
+    assert broken == [["run\nname", "numbers"], ["a", "1"]]
+
+
+def test_a_long_name_leaves_room_for_its_numbers() -> None:
+    ((places, cells),) = fit([["run", "average"], ["x" * 50, "66.27"]], 1, 30)
+    assert places == [0, 1]
+    assert cells[1] == ["\n".join(["x" * 22, "x" * 22, "x" * 6]), "66.27"]
+
+
 def test_a_caption_has_the_width_of_the_terminal_not_of_the_table() -> None:
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(terminal(Grid(["run", "n"], [["[a]", Spread(1.0)]], "A word [b] is a word. " * 10)))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from phasezero.errors import UserError
+from phasezero.results import jsonfile
 from phasezero.results import record as records
 from phasezero.results.record import Record
 
@@ -164,6 +165,15 @@ def test_reading_says_what_is_wrong(make_record: Make, tmp_path: Path) -> None:
         assert str(path) in str(caught.value)
 
 
+def test_a_file_that_no_machine_could_hold_is_not_read(
+    make_record: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records.write_record(tmp_path / "record.json", make_record())
+    monkeypatch.setattr(jsonfile, "MOST_BYTES", 1 << 10)
+    with pytest.raises(UserError, match=r"record\.json: larger than 0 MiB"):
+        records.read_record(tmp_path)
+
+
 def damaged(record: Record, path: str, value: Any) -> dict[str, Any]:
     """A copy with another value at a dotted path."""
     changed: Any = copy.deepcopy(record)
@@ -174,6 +184,7 @@ def damaged(record: Record, path: str, value: Any) -> dict[str, Any]:
 
 DAMAGE = [
     ("summary.head.last_accuracy", 99.0, "summary.head is not that of its phases"),
+    ("summary.head.average_incremental_accuracy", 76.01, "summary.head is not that of its phases"),
     ("summary.head.forgetting", -50.0, "summary.head is not that of its phases"),
     ("summary.head.forgetting", None, "summary.head is not that of its phases"),
     ("summary.head.forgetting_by_phase", [8.0], "summary.head is not that of its phases"),
@@ -181,11 +192,15 @@ DAMAGE = [
     ("phases.1.by_phase.head", [], r"phases\[1\].by_phase.head has 0 entries and should have 2"),
     ("phases.2.by_phase.head", [1.0] * 4, r"phases\[2\].by_phase.head has 4 entries and should have 3"),
     ("phases.0.confusion.true", [0], r"phases\[0\].confusion.true has 1 entries"),
+    ("phases.0.confusion.predicted", [0], r"phases\[0\].confusion.predicted has 1 entries"),
     ("phases.0.confusion.true.0", 3, r"phases\[0\].confusion.true has a class that was not seen"),
     ("phases.0.confusion.true.0", -1, r"confusion.true\[0\] should be at least 0"),
+    ("phases.2.memory.per_class.3", -1, r"memory.per_class\[3\] should be at least 0"),
+    ("phases.2.by_phase.head.1", 100.5, r"by_phase.head\[1\] should be at most 100"),
     ("phases.0.accuracy.head", 100.5, "accuracy.head should be at most 100"),
     ("phases.0.accuracy.head", 10**400, "a whole number of 401 digits"),
     ("phases.0.seconds.train", "long", "seconds.train should be number"),
+    ("data.class_order_indices", [0], "data.class_order_indices has 1 entries and should have 6"),
     ("data.class_names", ["one"], "data.class_names has 1 entries and should have 6"),
     ("config.initial", ["cwd"], r"config.initial\[0\] should be object"),
     ("config.initial", [{"weight": 0.5}], r"missing key 'config.initial\[0\].name'"),
@@ -227,6 +242,8 @@ def test_load_records_takes_files_run_folders_and_trees_once_each(make_record: M
     found = records.load_records(paths, heard.append)
     assert [(path.parent.name, record["seed"]) for path, record in found] == [("1", 1), ("2", 2), ("0", 0)]
     assert heard == []
+    (tmp_path / "link").symlink_to(tmp_path / "grid")
+    assert len(records.load_records([tmp_path / "grid", tmp_path / "link"], heard.append)) == 3
     with pytest.raises(UserError, match=r"empty: no record\.json"):
         records.load_records([tmp_path / "empty"], heard.append)
     with pytest.raises(UserError, match="nowhere"):

@@ -39,6 +39,15 @@ def test_namesakes_are_told_apart_by_what_differs(make_record: Make) -> None:
     assert labels == ["lucir/cifar100/b50s10 (train.epochs=80)", "lucir/cifar100/b50s10 (train.epochs=160)"]
     stopped = [make_record(), make_record(seed=1, finished=3)]
     assert [len(group.seen) for group in group_records(stopped)] == [6, 3]
+    others = make_record(seed=1)
+    others["data"]["class_hash"] = "0" * 64  # a folder that grew, say
+    assert len(group_records([make_record(), others])) == 2
+
+
+def test_a_classifier_that_one_run_lacks_has_no_mean(make_record: Make) -> None:
+    (group,) = group_records([make_record(), make_record(seed=1, nearest_mean=True)])
+    assert group.metrics("nearest_mean") is group.accuracies("nearest_mean") is None
+    assert len(group.metrics("head") or []) == 2
 
 
 def test_markdown_numbers(make_record: Make) -> None:
@@ -63,6 +72,9 @@ def test_protocols_meet_where_they_have_seen_equally_many(make_record: Make) -> 
     header, *rows = cells(markdown_table(records))
     assert header[2:-4] == ["50", "60", "70", "80", "90"]
     assert [row[3] for row in rows] == ["76.00", "72.00", "75.00"]  # after 1, 2 and 5 phases
+    header, *rows = cells(markdown_table([make_record(), make_record(finished=2)]))
+    assert header[2:-4] == ["50", "60"]  # which is the last phase of one of them only
+    assert [row[3] for row in rows] == ["76.00", "76.00"]
     header, *rows = cells(markdown_table([make_record(sizes=(3, 2, 2)), make_record(sizes=(4, 4))]))
     assert header[2:5] == ["first", "middle", "last"]
     assert [row[2:5] for row in rows] == [["80.00", "76.00", "72.00"], ["80.00", "76.00", "76.00"]]
