@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from phasezero.analysis.compare import Finding, compare, find, write_findings
+from phasezero.analysis.compare import Finding, alpha_of, compare, find, write_findings
 from phasezero.analysis.record import Analysis, group_analyses
 from phasezero.analysis.tables import (
     analysis_caption,
@@ -123,6 +123,26 @@ def test_forms_of_cwd_are_not_ranked_against_each_other(make_analysis: Make) -> 
     found = only(compare([code, equation, plain]), "larger eta")
     assert len(found) == 2
     assert {finding.models[0] for finding in found} == {"lucir/glyphs/1"}
+
+
+def test_methods_and_data_are_not_compared_with_each_other(make_analysis: Make) -> None:
+    naive, oracle = make_analysis([0.6, 0.6]), make_analysis([0.3] * 4)
+    with_cwd, of_podnet = (make_analysis([0.5, 0.5], eta=0.5, method=one) for one in ("lucir", "podnet"))
+    about_cwd = ("larger eta", "nearer to the oracle")
+    assert {one.claim for one in compare([naive, with_cwd, oracle], ks=[1], claims=about_cwd)} == {*about_cwd}
+    assert compare([naive, of_podnet, oracle], claims=about_cwd) == []
+    for one in (naive, with_cwd, oracle):
+        elsewhere = copy.deepcopy(one)
+        elsewhere["data"]["name"] = "cifar100"
+        models = [elsewhere if other is one else other for other in (naive, with_cwd, oracle)]
+        assert only(compare(models), "nearer to the oracle") == []
+
+
+def test_all_features_hold_all_there_is(make_analysis: Make) -> None:
+    analysis = make_analysis([0.6, 0.5])
+    assert alpha_of(analysis, "train", "raw", ["id 0", "id 1"], analysis["feature_size"]) == [1.0, 1.0]
+    with pytest.raises(UserError, match="alpha_63 was not measured"):
+        alpha_of(analysis, "train", "raw", ["id 0"], analysis["feature_size"] - 1)
 
 
 def test_nearer_to_the_oracle_on_the_classes_of_later_phases(make_analysis: Make) -> None:

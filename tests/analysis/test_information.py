@@ -13,12 +13,12 @@ from phasezero.analysis.spectra import class_spectra
 
 
 def test_by_hand() -> None:
-    eigenvalues = torch.tensor([[2.0, 1e-3, 0.0, 0.0], [3.0, 1.0, 0.5, 1e-9]], dtype=torch.float64)
+    eigenvalues = torch.tensor([[2.0, 1e-3, 0.0, 0.0], [3.0, 1e-6, 0.5, 1e-9]], dtype=torch.float64)
     found = information_proxy(eigenvalues, torch.tensor([3, 50]), floor=1e-6)
     assert found.by_class.tolist() == pytest.approx(
         [
             math.log(2) + math.log(1e-3) + 2 * math.log(1e-6),
-            math.log(3) + math.log(0.5) + math.log(1e-6),
+            math.log(3) + math.log(0.5) + 2 * math.log(1e-6),  # of which one was there already
         ]
     )
     assert found.floor == 1e-6

@@ -148,5 +148,7 @@ def test_constant_features_by_hand() -> None:
     other = torch.tensor([[0.0, 5.0, 9.0, 0.0], [4.0, 5.0, 9.0, 0.01]])
     # Variances within: (4 + 8) / 2 = 6, 0, 0 and (1e-4 + 5e-5) / 2; their mean is 1.5, of which 1e-4 counts.
     assert constant_features([one, other]) == 3
-    other[1, 3] = 0.1  # (1e-4 + 5e-3) / 2 = 2.6e-3
+    assert constant_features([1e-3 * one, 1e-3 * other]) == 3  # their scale does not matter
+    other[1, 3] = 0.03  # (1e-4 + 4.5e-4) / 2 = 2.75e-4
     assert constant_features([one, other]) == 2
+    assert constant_features([1e-3 * one, 1e-3 * other]) == 2

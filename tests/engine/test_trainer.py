@@ -65,6 +65,26 @@ def test_the_same_seed_gives_the_same_record_and_another_seed_another(
     assert other["data"]["class_hash"] == first["data"]["class_hash"]  # the seed does not move the order
 
 
+def test_seeds_begin_with_weights_of_their_own(toy_config: Make, toy_data: ImageData) -> None:
+    one, same, other = (
+        Trainer(toy_config(seed=seed), toy_data).model.backbone.state_dict() for seed in (0, 0, 1)
+    )
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    convolutions = [name for name, weights in one.items() if weights.ndim == 4]
+    assert convolutions
+    assert not any(torch.equal(one[name], other[name]) for name in convolutions)
+
+
+def test_what_was_learned_from_is_known_in_every_later_phase(toy_config: Make, toy_data: ImageData) -> None:
+    """A run that goes on after phase 2 stands on the images of phase 0, too."""
+    trainer = Trainer(toy_config(), toy_data)
+    images = np.array(toy_data.train.images)
+    images[toy_data.train.labels == trainer.stream.order[0]] += 1
+    changed = Trainer(toy_config(), replace(toy_data, train=replace(toy_data.train, images=images)))
+    for phases in (1, 2, 3):
+        assert trainer.images_hash(phases) != changed.images_hash(phases)
+
+
 def test_the_global_generator_is_neither_used_nor_moved(toy_config: Make, toy_data: ImageData) -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()

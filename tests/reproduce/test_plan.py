@@ -187,6 +187,10 @@ def test_estimates_from_records(record_of: Make, tmp_path: Path) -> None:
     assert found.seconds == pytest.approx([phase_zero + tens, phase_zero + tens, fives, fives])
     assert not found.guessed
     assert estimate(order, [], tmp_path).guessed
+    assert estimate(order, [{**record, "phases": record["phases"][:1]}], tmp_path).guessed  # later phases are
+    assert (
+        estimate(order, [record], tmp_path, workers=2).seconds == found.seconds
+    )  # each has cores of its own
     assert (
         Pace([record]).of(order[0].override({"network.name": "resnet32"}), _device(order[0]), first=True)[1]
         is False
@@ -241,7 +245,44 @@ def test_a_gpu_is_shared_by_runs_at_once(
     assert estimate(order, [record], tmp_path, workers=3).seconds == pytest.approx(alone)
 
 
-def _device(config: RunConfig) -> object:
+def test_cores_are_nobody_elses(record_of: Make) -> None:
+    """Runs side by side on a CPU took the time that they took, whatever their share."""
+    config = preset("lucir/glyphs/b50s10")
+    record = record_of(config)
+    record["environment"] |= {"device": "cpu", "device_name": processor_name()}
+    alone = Pace([record]).of(config, _device(config), first=True)
+    record["timing"]["share_seconds"] = record["timing"]["seconds_total"] / 3
+    assert Pace([record]).of(config, _device(config), first=True) == alone
+
+
+def test_a_phase_0_that_may_hold_an_oracles_training_tells_no_pace(record_of: Make) -> None:
+    config = preset("lucir+mimic/glyphs/b50s10")
+    record = record_of(config)
+    record["environment"]["device_name"] = processor_name()
+    known = [Pace([record]).of(config, _device(config), first=first)[1] for first in (True, False)]
+    assert known == [False, True]
+
+
+def test_a_later_phase_is_guessed_to_take_longer() -> None:
+    configs = [preset(f"{method}/glyphs/b50s10") for method in ("finetune", "aanet")]
+    (first, plain), (same, adaptive) = (
+        [Pace([]).of(config, _device(config), first=one)[0] for one in (True, False)] for config in configs
+    )
+    assert first == same < plain < adaptive
+
+
+@pytest.mark.parametrize("done", [1, 2, 5])
+def test_finished_phases_cost_nothing(done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = preset("lucir/glyphs/b50s10")
+    monkeypatch.setattr("phasezero.reproduce.estimate.finished_phases", lambda path, config: done)
+    pace, _ = Pace([]).of(config, _device(config), first=False)
+    images = [10 * 168 + 20 * old for old in range(50 + 10 * (done - 1), 100, 10)]
+    left = [config.training.later.epochs * pace * count for count in images]
+    found = estimate([config], [], tmp_path)
+    assert (found.seconds, found.next_phase) == (pytest.approx([sum(left)]), pytest.approx([left[0]]))
+
+
+def _device(config: RunConfig) -> Device:
     return Device.choose(config.engine)
 
 
