@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from phasezero.data.images import ImageData
-from phasezero.engine.evaluate import evaluate, exemplar_means
+from phasezero.engine.evaluate import evaluate, exemplar_means, observe
 from phasezero.engine.trainer import Trainer
+from phasezero.nets import Output
 
 
 def slow_mean(features: list[list[float]]) -> list[float]:
@@ -32,6 +33,26 @@ def test_means_are_of_unit_features() -> None:
         expected = slow_mean(features[start : start + count].tolist())
         assert mean.tolist() == pytest.approx(expected)
         start += count
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_looking_at_a_model_leaves_it_as_it_was(
+    toy_data: ImageData, toy_config: object, training: bool
+) -> None:
+    """In between it is in evaluation mode and without half precision."""
+    trainer = Trainer(toy_config(protocol__phase_sizes=[4], engine__precision="bf16"), toy_data)  # type: ignore[operator]
+    model = trainer.model.train(training)
+    trainer.method.grow(model, trainer.stream.phases[0], torch.Generator())
+    assert model.half_precision == torch.bfloat16
+
+    def state(output: Output) -> Tensor:
+        assert not model.training
+        assert model.half_precision is None
+        return output.features
+
+    observe(model, trainer.test, torch.arange(3), 2, state)
+    assert model.training == training
+    assert model.half_precision == torch.bfloat16
 
 
 def test_the_nearest_mean_is_the_nearest(toy_data: ImageData, toy_config: object) -> None:

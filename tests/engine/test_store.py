@@ -16,6 +16,7 @@ from phasezero import run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData, ImageSplit
 from phasezero.data.stream import Phase
+from phasezero.engine.device import environment
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
@@ -57,6 +58,7 @@ def test_a_stored_phase_zero_gives_the_same_record(
         {"protocol.selection": "random"},
         {"engine.precision": "bf16"},
         {"engine.threads": 7},
+        {"training.brightness": 0.25},
     ],
     ids=str,
 )
@@ -115,6 +117,41 @@ def test_an_oracle_belongs_to_the_key(toy_config: Make, toy_data: ImageData, tmp
     assert with_file != key([3, 1])
     oracle.write_bytes(b"two")
     assert key([3, 1], oracle=str(oracle)) != with_file
+
+
+def test_the_classes_and_images_that_an_oracle_is_trained_on_belong_to_the_key(
+    toy_config: Make, toy_data: ImageData
+) -> None:
+    config = toy_config(initial=[{"name": "mimic", "weight": 1.0}], protocol__class_order=list(range(8)))
+    swapped = config.override({"protocol.class_order": [*range(6), 7, 6]})
+    images = np.array(toy_data.train.images)
+    images[np.flatnonzero(toy_data.train.labels == 7)[0], 0, 0, 0] ^= 1
+    changed = replace(toy_data, train=ImageSplit(images, toy_data.train.labels))
+    assert len({key_of(config, toy_data), key_of(swapped, toy_data), key_of(config, changed)}) == 3
+    plain, plainly_swapped = (one.override({"initial": []}) for one in (config, swapped))
+    same = key_of(plain, toy_data), key_of(plainly_swapped, toy_data), key_of(plain, changed)
+    assert len(set(same)) == 1
+
+
+@pytest.mark.parametrize(
+    "fact", ["phasezero", "torch", "device_name", "precision", "engine", "threads", "photos"]
+)
+def test_what_it_was_computed_with_changes_the_key(fact: str, toy_config: Make, toy_data: ImageData) -> None:
+    trainer = Trainer(toy_config(engine__device="cpu"), toy_data)
+    here = environment(trainer.device, trainer.photos)
+    elsewhere: Any = {**here, fact: "resident" if fact == "photos" else "another"}
+    one, other = (phase_zero_key(trainer.config, toy_data, trainer, made) for made in (here, elsewhere))
+    assert one != other
+
+
+def test_other_data_change_the_key(toy_config: Make, toy_data: ImageData) -> None:
+    def key(data: ImageData) -> str:
+        return key_of(toy_config(), data)
+
+    assert key(replace(toy_data, name="another")) != key(toy_data)
+    assert key(replace(toy_data, preparation=replace(toy_data.preparation, flip=False))) != key(toy_data)
+    brighter = replace(toy_data.test, images=np.array(toy_data.test.images) + np.uint8(1))
+    assert key(replace(toy_data, test=brighter)) != key(toy_data)  # its accuracy is kept, too
 
 
 def test_one_changed_pixel_changes_the_key(toy_config: Make, toy_data: ImageData) -> None:

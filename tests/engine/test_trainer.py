@@ -145,6 +145,12 @@ def test_cwd_changes_phase_zero_by_its_weight(toy_config: Make, toy_data: ImageD
     assert with_term["phases"][0]["loss"]["train"][0] > plain["phases"][0]["loss"]["train"][0] + 0.05
 
 
+def test_losses_are_means_over_images(toy_config: Make, toy_data: ImageData) -> None:
+    """Of a network that learns next to nothing: near the logarithm of its four classes, however many images."""
+    config = toy_config("finetune/glyphs/b50s10", protocol__phase_sizes=[4], training__first__lr=1e-9)
+    assert run(config, data=toy_data)["phases"][0]["loss"]["train"] == pytest.approx([np.log(4)] * 2, abs=1)
+
+
 def test_a_term_is_asked_in_phase_zero_alone(
     toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +240,8 @@ def test_a_network_that_sees_no_difference_is_called_collapsed(
     equal = torch.ones(3, 5)
     refuse_collapse(equal[:1], "one image tells nothing")
     refuse_collapse(equal + 1e-2 * torch.eye(3, 5), "a small difference is one")
+    with pytest.raises(DivergenceError):
+        refuse_collapse(equal + 1e-4 * torch.eye(3, 5), "but not one that rounding could make")
     with pytest.raises(DivergenceError):
         refuse_collapse(torch.stack([equal[0], 7 * equal[0]]), "lengths do not matter")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
+import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +15,9 @@ from phasezero.analysis.record import write_analysis
 from phasezero.config import RunConfig
 from phasezero.presets import build_config, preset
 from phasezero.reproduce.claims import CLAIM_KEYS
+from phasezero.reproduce.curves import check_mimic
 from phasezero.reproduce.ledger import write_results
+from phasezero.reproduce.plan import Shelf
 from phasezero.results.record import Record, summarise, write_record
 from samples import analysis_of
 
@@ -138,21 +143,38 @@ def test_more_classes_over_all_shared_classes(tmp_path: Path) -> None:
     assert verdict(section(tmp_path, start)) == "Holds on average in 6 of 9 comparisons."
 
 
+def test_only_k_that_all_models_have_are_compared(tmp_path: Path) -> None:
+    spectrum(tmp_path, alone(10), [0.6])
+    (path,) = tmp_path.iterdir()
+    few = json.loads(path.read_text())
+    few["k"].pop()
+    for split, form in itertools.product(("train", "test"), ("raw", "unit")):
+        for row in (few[split][form]["alpha_mean"], *few[split][form]["alpha"]):
+            row.pop()
+    path.write_text(json.dumps(few))
+    spectrum(tmp_path, alone(25), [0.5])
+    text = section(tmp_path, "alpha_k falls")
+    assert "20 of 20 cases (classes times seeds times k=1, 2) agree" in text
+
+
 def test_a_phase_0_counts_whatever_came_after_it_and_once(tmp_path: Path) -> None:
     """Seed 0 from the run of phase 0 alone, seed 1 from a whole run; seed 0 of the latter is the same model."""
     spectrum(tmp_path, alone(50), [0.6], 0)
     spectrum(tmp_path, preset("lucir/cifar100/b50s10"), [0.6], 0)
     spectrum(tmp_path, preset("lucir/cifar100/b50s5"), [0.6], 1)
+    later = analysis_of(preset("lucir/cifar100/b50s10"), [0.1] * 60, sizes=(50, 10))
+    write_analysis(tmp_path / "0-later.json", later)  # the first by its path
     for seed in (0, 1):
         spectrum(tmp_path, alone(50, "cwd:0.5"), [0.6 if seed else 0.5], seed, information=-200.0)
     text = section(tmp_path, "Larger eta")
-    assert "| LUCIR, 50 classes, eta 0 | 2 |" in text
+    assert "| LUCIR, 50 classes, eta 0 | 2 |" in text  # the model after a later phase is another
     assert "150 of 300 cases" in text  # of 50 classes, 2 seeds, 3 k: with seed 1 nothing falls
     assert verdict(text) == "Holds on average, not in every case."
 
     text = section(tmp_path, "The information proxy")
     assert verdict(text) == "Holds."
-    assert "unit features" in text
+    assert "Of raw features and train images" in text  # so that the verdict is of unit features
+    assert "Of unit features and train images" not in text
     assert "eigenvalues below 1e-12 are raised to it" in text
     assert "| LUCIR, 50 classes, eta 0.5 | 2 | 80.50 ± 0.71 | -200.0 ± 0.0 | 2.0 (of 64) |" in text
     assert "| +100.0 ± 0.0 | 100 of 100 | none |" in text
@@ -263,6 +285,10 @@ def test_mimicking_the_oracle(keep: Callable[..., None], tmp_path: Path) -> None
     text = section(tmp_path, start)
     assert verdict(text) == "Lifts: holds; phase 0 hardly changes: holds in 2 of 3 cases."
     assert "+2.00 at most (beyond 1 point)" in text
+    keep(lucir(10, "mimic:15"), [70.0], first=77.0)
+    text = section(tmp_path, start)
+    assert verdict(text) == "Lifts: holds; phase 0 hardly changes: holds in 2 of 3 cases."
+    assert "-3.00 at most (beyond 1 point)" in text
     assert "| 10 | 10 |" not in text
 
 
@@ -276,6 +302,24 @@ def test_a_beta_that_lowers_later_phases(keep: Callable[..., None], tmp_path: Pa
     text = section(tmp_path, "Mimicking the oracle")
     assert verdict(text) == "Lifts: holds in 1 of 2 cases; phase 0 hardly changes: holds."
     assert "lifted by every beta above 0 that was run but 1;" in text
+    keep(lucir(10, "mimic:10", base=10), [60.0])  # no change is no lift
+    text = section(tmp_path, "Mimicking the oracle")
+    assert "lifted by every beta above 0 that was run but 1, 10;" in text
+
+
+def test_a_lift_that_the_last_phase_lost_is_none(record_of: Make) -> None:
+    def made(config: RunConfig, *accuracies: float) -> tuple[Path, Record]:
+        record = record_of(config)
+        first, later = record["phases"]
+        record["phases"] = [first, later, copy.deepcopy(later)]
+        for phase, accuracy in zip(record["phases"], accuracies, strict=True):
+            phase["accuracy"]["head"] = accuracy
+        return Path(config.name) / "record.json", record
+
+    plain = made(lucir(10), 80.0, 60.0, 60.0)
+    for accuracies in ((80.0, 70.0, 59.0), (80.0, 50.0, 61.0)):
+        found = check_mimic(Shelf([plain, made(lucir(10, "mimic:5"), *accuracies)]))
+        assert found.verdict.startswith("lifts: does not hold; phase 0 hardly changes: holds")
 
 
 def test_the_curve_over_eta(keep: Callable[..., None], tmp_path: Path) -> None:
@@ -305,6 +349,19 @@ def test_the_curve_over_eta(keep: Callable[..., None], tmp_path: Path) -> None:
     assert "**Holds (so far 5 of 12 settings).**" in section(tmp_path, start)
     keep(lucir(10), [66.0, 90.0, 90.0])  # seeds that eta 0 alone has decide nothing
     assert "the best eta is 1 (n=1), +2.00 from eta 0" in section(tmp_path, start)
+
+
+def test_a_curve_needs_eta_0_and_does_not_hold_where_that_is_best(
+    keep: Callable[..., None], tmp_path: Path
+) -> None:
+    start = "The average incremental accuracy over eta"
+    for eta, value in ((0.25, 67.0), (0.5, 68.0), (1, 66.0)):
+        keep(lucir(10, f"cwd:{eta}"), [value])
+    assert verdict(section(tmp_path, start)) == "No record yet."
+    keep(lucir(10), [69.0])
+    text = section(tmp_path, start)
+    assert verdict(text) == "Does not hold."
+    assert "the best eta is 0 (n=1), +0.00 from eta 0, and -3.00 from there" in text
 
 
 def test_etas_without_a_common_seed_are_no_curve(record_of: Make, tmp_path: Path) -> None:
