@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from phasezero import run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData, ImageSplit
 from phasezero.data.stream import Phase
+from phasezero.engine.checkpoint import read_facts
 from phasezero.engine.device import environment
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
@@ -160,6 +162,38 @@ def test_one_changed_pixel_changes_the_key(toy_config: Make, toy_data: ImageData
     images[np.flatnonzero(toy_data.train.labels == phase_zero_class)[0], 0, 0, 0] ^= 1
     changed = replace(toy_data, train=ImageSplit(images, toy_data.train.labels))
     assert key_of(toy_config(), changed) != key_of(toy_config(), toy_data)
+
+
+def test_a_removed_entry_leaves_nothing(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:
+    run(toy_config(protocol__phase_sizes=[4]), data=toy_data, store=tmp_path)
+    store = PhaseZeroStore(tmp_path)
+    (entry,) = store.entries()
+    store.remove(entry)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_seconds_are_those_of_computing(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all sittings; a phase 0 out of the store, and waiting for it, count nothing."""
+    config, path, store = (
+        toy_config(protocol__phase_sizes=[4]),
+        tmp_path / "a.safetensors",
+        tmp_path / "store",
+    )
+    run(config, data=toy_data, checkpoint=path, store=store)
+    computed = read_facts(path)["seconds"]
+    assert 0 < computed <= run(config, data=toy_data, checkpoint=path)["timing"]["seconds_total"]
+
+    @contextlib.contextmanager
+    def wait(store: PhaseZeroStore, key: str) -> Iterator[None]:
+        time.sleep(1)
+        yield
+
+    monkeypatch.setattr(PhaseZeroStore, "claim", wait)
+    reused = run(config, data=toy_data, checkpoint=tmp_path / "b.safetensors", store=store)
+    assert read_facts(tmp_path / "b.safetensors")["seconds"] == 0
+    assert reused["timing"]["seconds_total"] < 1
 
 
 def test_a_damaged_entry_is_never_used(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:

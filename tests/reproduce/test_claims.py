@@ -101,6 +101,17 @@ def test_gains_of_different_precision_are_none(keep: Callable[..., None], tmp_pa
     text = section(tmp_path, GAIN)
     assert "(+1.00 at S=10)" in text
     assert "No record yet for S=5, S=2." in text
+    keep(lucir(5), [60.0], "bf16")
+    keep(lucir(5, "cwd"), [63.0], "bf16")  # more, but of another precision
+    assert verdict(section(tmp_path, GAIN)) == "Gains: holds; gains more: no record yet."
+
+
+def test_no_gain_and_an_equal_one_are_none(keep: Callable[..., None], tmp_path: Path) -> None:
+    for step in (10, 5):
+        keep(lucir(step), [60.0])
+        keep(lucir(step, "cwd"), [60.0])
+    found = verdict(section(tmp_path, GAIN))
+    assert found.startswith("Gains: does not hold; gains more: does not hold")
 
 
 def spectrum(
