@@ -1,4 +1,4 @@
-"""Made-up facts that several tests need."""
+"""Made-up facts, and a listener, that several tests need."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from phasezero.analysis.record import FORMAT, Analysis, Measurement
 from phasezero.config import RunConfig
+from phasezero.data.stream import Phase
+from phasezero.engine.outcome import PhaseResult
 from phasezero.results.record import Environment, data_record
 
 ENVIRONMENT = Environment(
@@ -120,3 +122,23 @@ def analysis_of(
         "points": None,
         "environment": {**ENVIRONMENT},
     }
+
+
+class Diary:
+    """A listener that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.epochs: list[tuple[int, str, int]] = []
+        self.images = 0
+        self.results: list[PhaseResult] = []
+
+    def started(self, phases: int, total_images: int) -> None:
+        self.total = total_images
+
+    def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        self.epochs.append((phase.index, stage, epoch))
+        self.images += images
+
+    def phase(self, result: PhaseResult) -> None:
+        self.results.append(result)

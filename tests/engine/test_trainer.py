@@ -1,4 +1,4 @@
-"""The one loop: reproducible, complete, and stopped by a loss that is no number."""
+"""The one loop: reproducible and complete."""
 
 from __future__ import annotations
 
@@ -20,38 +20,16 @@ from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.data.loader import FULL_LIGHT
 from phasezero.data.stream import Phase
-from phasezero.engine import persist
-from phasezero.engine.checkpoint import save_checkpoint
 from phasezero.engine.outcome import PhaseResult
-from phasezero.engine.passes import DivergenceError, refuse_collapse
 from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
 from phasezero.initial import Workshop
 from phasezero.initial.base import Term, TermOptions
 from phasezero.presets import build_config
 from phasezero.results.record import comparable_part, schema
+from samples import Diary
 
 Make = Callable[..., RunConfig]
-
-
-class Diary:
-    """A listener that keeps what it hears."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.epochs: list[tuple[int, str, int]] = []
-        self.images = 0
-        self.results: list[PhaseResult] = []
-
-    def started(self, phases: int, total_images: int) -> None:
-        self.total = total_images
-
-    def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
-        self.epochs.append((phase.index, stage, epoch))
-        self.images += images
-
-    def phase(self, result: PhaseResult) -> None:
-        self.results.append(result)
 
 
 def test_the_same_seed_gives_the_same_record_and_another_seed_another(
@@ -210,42 +188,6 @@ def test_lucirs_old_class_weights_do_not_move(toy_config: Make, toy_data: ImageD
     assert all(block.grad is None for block in trainer.model.head.blocks)
 
 
-@pytest.mark.parametrize("setting", [{"training.first.lr": 1e9}, {"engine.loss_limit": 0.001}])
-def test_divergence_is_called_by_its_name(
-    setting: dict[str, Any], toy_config: Make, toy_data: ImageData
-) -> None:
-    with pytest.raises(DivergenceError, match=r"phase 0, stage 'train', epoch \d.*learning rate"):
-        run(toy_config().override(setting), data=toy_data)
-
-
-@pytest.mark.parametrize("sizes", [[4], [1]])
-def test_a_last_step_that_breaks_the_network_is_called_divergence(
-    sizes: list[int], toy_config: Make, toy_data: ImageData
-) -> None:
-    """The one loss there is was taken before the one step, so it says nothing."""
-    one_step = {"epochs": 1, "batch_size": 64, "lr": 1e30}
-    settings = {f"training.first.{key}": value for key, value in one_step.items()}
-    config = toy_config("bic/glyphs/b50s10").override({**settings, "protocol.phase_sizes": sizes})
-    with pytest.raises(DivergenceError, match=r"after phase 0 the features are not finite.*learning rate"):
-        run(config, data=toy_data)
-
-
-def test_a_network_that_sees_no_difference_is_called_collapsed(
-    toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Trainer, "train_features", lambda trainer, indices: torch.ones(len(indices), 8))
-    with pytest.raises(DivergenceError, match="after phase 0 all images have the same features"):
-        run(toy_config(), data=toy_data)
-
-    equal = torch.ones(3, 5)
-    refuse_collapse(equal[:1], "one image tells nothing")
-    refuse_collapse(equal + 1e-2 * torch.eye(3, 5), "a small difference is one")
-    with pytest.raises(DivergenceError):
-        refuse_collapse(equal + 1e-4 * torch.eye(3, 5), "but not one that rounding could make")
-    with pytest.raises(DivergenceError):
-        refuse_collapse(torch.stack([equal[0], 7 * equal[0]]), "lengths do not matter")
-
-
 def test_more_exemplars_than_images_are_refused(toy_config: Make, toy_data: ImageData) -> None:
     with pytest.raises(UserError, match=r"per_class:15: class 'bar \d' has only 14 training images"):
         Trainer(toy_config(protocol__memory="per_class:15"), toy_data)
@@ -371,63 +313,6 @@ def test_a_folder_of_photos_trains(photos: str, tmp_path: Path, toy_config: Make
     assert record["config"]["engine"]["photos"] == record["environment"]["photos"] == photos
     assert record["data"]["class_names"] == ["d", "a", "c"]
     assert record["phases"][-1]["test_images"] == 6
-
-
-class StoppedError(Exception):
-    pass
-
-
-@pytest.mark.parametrize("stop_after", [0, 1])
-def test_a_stopped_run_goes_on_to_the_same_record(
-    stop_after: int, toy_config: Make, toy_data: ImageData, tmp_path: Path
-) -> None:
-    class Stop(Diary):
-        def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
-            if phase.index == stop_after + 1:
-                raise StoppedError
-
-    config = toy_config(method__imprint=True, method__balanced_epochs=1)
-    whole = run(config, data=toy_data)
-    checkpoint = tmp_path / "checkpoint.safetensors"
-    with pytest.raises(StoppedError):
-        run(config, data=toy_data, listener=Stop(), checkpoint=checkpoint)
-    diary = Diary()
-    resumed = run(config, data=toy_data, listener=diary, checkpoint=checkpoint)
-    assert {phase for phase, _, _ in diary.epochs} == set(range(stop_after + 1, 3))
-    assert comparable_part(resumed) == comparable_part(whole)
-    again = run(config, data=toy_data, checkpoint=checkpoint)  # finished: nothing is trained
-    assert comparable_part(again) == comparable_part(whole)
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
-
-
-def test_a_run_killed_between_two_checkpoints_keeps_every_phase(
-    toy_config: Make, toy_data: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def once(*facts: Any) -> None:
-        if any(tmp_path.iterdir()):
-            raise StoppedError
-        save_checkpoint(*facts)
-
-    checkpoint = tmp_path / "checkpoint.safetensors"
-    with monkeypatch.context() as patched:
-        patched.setattr(persist, "save_checkpoint", once)
-        with pytest.raises(StoppedError):
-            run(toy_config(), data=toy_data, checkpoint=checkpoint, keep_phases=True)
-    resumed = run(toy_config(), data=toy_data, checkpoint=checkpoint, keep_phases=True)
-    assert all(persist.phase_checkpoint(checkpoint, phase).exists() for phase in range(3))
-    assert comparable_part(resumed) == comparable_part(run(toy_config(), data=toy_data))
-
-
-def test_a_foreign_or_damaged_checkpoint_is_refused(
-    toy_config: Make, toy_data: ImageData, tmp_path: Path
-) -> None:
-    checkpoint = tmp_path / "c"
-    run(toy_config(), data=toy_data, checkpoint=checkpoint)
-    with pytest.raises(UserError, match=r"training.first.lr is 0.1 there, 0.2 here"):
-        run(toy_config(training__first__lr=0.2), data=toy_data, checkpoint=checkpoint)
-    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
-    with pytest.raises(UserError, match="cannot be read"):
-        run(toy_config(), data=toy_data, checkpoint=checkpoint)
 
 
 def live_bytes() -> int:
