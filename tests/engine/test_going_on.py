@@ -66,10 +66,15 @@ def test_a_run_killed_between_two_checkpoints_keeps_every_phase(
 
 
 def test_a_foreign_or_damaged_checkpoint_is_refused(
-    toy_config: Make, toy_data: ImageData, tmp_path: Path
+    toy_config: Make, toy_data: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint = tmp_path / "c"
     run(toy_config(), data=toy_data, checkpoint=checkpoint)
+    assert list(tmp_path.iterdir()) == [checkpoint]
+    with monkeypatch.context() as younger:
+        younger.setattr("phasezero.engine.checkpoint.FORMAT", "phasezero-checkpoint-3")
+        with pytest.raises(UserError, match="is not a checkpoint of this phasezero"):
+            run(toy_config(), data=toy_data, checkpoint=checkpoint)
     with pytest.raises(UserError, match=r"training.first.lr is 0.1 there, 0.2 here"):
         run(toy_config(training__first__lr=0.2), data=toy_data, checkpoint=checkpoint)
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])

@@ -13,7 +13,7 @@ from phasezero import UserError, run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
-from phasezero.engine.persist import OracleWorkshop
+from phasezero.engine.persist import OracleWorkshop, phase_checkpoint
 from phasezero.engine.store import PhaseZeroStore
 from phasezero.initial.mimic import Mimic, oracle_mimicry
 
@@ -111,3 +111,25 @@ def test_an_oracle_of_something_else_is_refused(
         run(oracle, data=toy_data, checkpoint=path)
         with pytest.raises(UserError, match=message):
             run(config.override({"initial.0.oracle": str(path)}), data=toy_data)
+
+
+def test_an_oracle_may_lack_one_class_of_the_run_and_no_more(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    """As the authors' own did. What counts is what it has seen, not what its run would have come to."""
+    config = toy_config(
+        "lucir+mimic/glyphs/b50s10", protocol__class_order=[0, 1, 2], protocol__base=2, protocol__step=1
+    )
+    assert run(config, data=toy_data)["phases"]  # its oracle has three classes, not all eight
+
+    def oracle(order: list[int], sizes: list[int]) -> RunConfig:
+        """That of the first phase."""
+        path = tmp_path / f"{order}.safetensors"
+        plain = toy_config("lucir/glyphs/b50s10", protocol__class_order=order, protocol__phase_sizes=sizes)
+        run(plain, data=toy_data, checkpoint=path, keep_phases=True)
+        return config.override({"initial.0.oracle": str(phase_checkpoint(path, 0))})
+
+    assert run(oracle([0, 1], [2]), data=toy_data)["phases"]
+    for order, sizes in (([0, 6, 7], [3]), ([0, 6, 7, 1, 2], [3, 2])):
+        with pytest.raises(UserError, match="has not seen 2 of the run's classes"):
+            run(oracle(order, sizes), data=toy_data)

@@ -16,6 +16,7 @@ from phasezero.presets import build_config, preset
 from phasezero.reproduce.conduct import Wish, plan
 from phasezero.reproduce.illustrate import draw_figures
 from phasezero.reproduce.ledger import read_results, write_results
+from phasezero.reproduce.verdicts import figure
 from phasezero.results import style
 from phasezero.results.record import Record, summarise, write_record
 from phasezero.session import CHECKPOINT
@@ -47,9 +48,11 @@ LUCIR = ("CIFAR100", "LUCIR", "50", "10", "20")
 
 
 def test_three_seeds_within_the_tolerance_verify_a_cell(keep: Callable[..., None], tmp_path: Path) -> None:
-    keep(preset("lucir/cifar100/b50s10"), [66.0, 66.5, 66.7])
+    keep(
+        preset("lucir/cifar100/b50s10"), [64.0, 67.5, 67.7]
+    )  # none of them near the paper, but their mean is
     text = write_results(tmp_path / "results", tmp_path)
-    assert row(text, *LUCIR) == ["bf16", "66.40 ± 0.36", "3", "66.27 ± 0.28", "+0.13", "**yes**", "-"]
+    assert row(text, *LUCIR) == ["bf16", "66.40 ± 2.08", "3", "66.27 ± 0.28", "+0.13", "**yes**", "-"]
     assert row(text, "Table 1") == ["72", "1", "1"]
     assert row(text, "CIFAR100", "LUCIR + CwD", "50", "10", "20")[-2:] == ["no", "not run"]
     assert "| results/any/lucir-bf16-2.json |" in text
@@ -202,6 +205,10 @@ def test_figures_are_drawn_from_analyses_and_nothing_is_computed_for_them(
     keep(shown.lines[-1].config, [70.0], where="sphere")
     (folder / "sphere" / CHECKPOINT).touch()
     assert draw_figures(folder, read_results(folder)[0]) == []
+
+
+def test_a_figure_in_a_folder_of_two_words_is_shown(tmp_path: Path) -> None:
+    assert figure(tmp_path / "my results" / "a.svg", tmp_path) == "![a](my%20results/a.svg)\n"
 
 
 def test_pictures_without_a_claim_are_shown(tmp_path: Path) -> None:
