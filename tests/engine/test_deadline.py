@@ -151,6 +151,7 @@ def test_only_runs_that_fit_are_started(tmp_path: Path) -> None:
     settings = {"protocol.phase_sizes": [2], "protocol.memory": "per_class:2", "training.first.epochs": 1}
     configs = [preset("finetune/glyphs/b50s10", seed=seed).override(settings) for seed in range(3)]
     deadline = Deadline(100.0, lambda: 0.0)
+    assert (deadline.allows(100.0), deadline.allows(100.1)) == (True, False)
     written = run_all(configs, out=tmp_path, parallel=1, deadline=deadline, seconds=[99, 101, 50])
     assert [record["seed"] for record in written.records] == [0, 2]
     assert [config.seed for config in written.unfinished] == [1]

@@ -64,9 +64,13 @@ def test_a_failure_is_raised_and_what_else_finished_is_kept(tmp_path: Path) -> N
     assert [path.parent.name for path in tmp_path.rglob("record.json")] == ["seed1"]
 
 
-def test_how_many_at_once() -> None:
+def test_how_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     one_thread = quick(0).override({"engine.device": "cpu"})
-    assert 1 <= workers_for([one_thread] * 3) <= 3
+    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: range(8), raising=False)
+    assert workers_for([one_thread] * 3) == 3
+    assert workers_for([one_thread] * 20) == 8
+    assert workers_for([one_thread] * 3 + [one_thread.override({"engine.threads": 3})]) == 2
+    assert workers_for([one_thread.override({"engine.threads": 9})] * 3) == 1
     assert workers_for([one_thread]) == 1
     assert workers_for([one_thread.override({"engine.threads": 0})] * 3) == 1
 
