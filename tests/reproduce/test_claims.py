@@ -226,6 +226,9 @@ def test_a_verdict_by_its_share_of_comparisons(tmp_path: Path) -> None:
     assert verdict(section(tmp_path, "Larger eta")) == "Holds on average in 6 of 9 comparisons."
     told = verdict(section(tmp_path, "The information proxy"))
     assert told == "Does not hold (on average in 1 of 3 comparisons)."
+    spectrum(tmp_path, alone(50, "cwd:0.75"), [0.3], information=-50.0)  # now one comparison alone disagrees
+    told = verdict(section(tmp_path, "The information proxy"))
+    assert told == "Holds on average in 2 of 3 comparisons."
 
 
 def test_nearer_to_the_oracle_or_past_it(tmp_path: Path) -> None:
