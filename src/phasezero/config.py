@@ -274,7 +274,7 @@ def _converted(hint: Any, value: Any, where: str) -> Any:
         options = [option for option in arguments if (typing.get_origin(option) is tuple) == wants_list]
         return _convert(options[0], value, where)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        refuse_outside(where, value)
+        refuse_outside(where, value)  # here already: float() fails at a whole number without end
         return float(value)
     if hint is float and isinstance(value, str):
         try:

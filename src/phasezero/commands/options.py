@@ -11,8 +11,8 @@ from phasezero.bounds import whole_number
 from phasezero.errors import UserError
 from phasezero.results.jsonfile import read_json
 
-VIEWS = frozenset({".png", ".svg", ".pdf", ".md", ".html", ".csv", ".tex"})
-"""Endings of what commands make of runs and leave beside them."""
+VIEW_ENDINGS = frozenset({".png", ".svg", ".pdf", ".md", ".html", ".csv", ".tex"})
+"""Of what commands make of runs and leave beside them."""
 
 
 def warn(message: str) -> None:
@@ -21,7 +21,7 @@ def warn(message: str) -> None:
 
 
 def refuse_empty(words: Sequence[str]) -> None:
-    """Nothing is never meant: a folder that is named so would be the current one, and its variable was not set."""
+    """Nobody means one: a folder so named would be the current one, where a shell's variable was not set."""
     for before, word in zip(["phasezero", *words], words, strict=False):
         if not word or re.fullmatch(r"--[a-z-]+=", word):
             raise UserError(f"{word.rstrip('=') or before}: an empty word follows; is a variable not set?")
@@ -47,7 +47,7 @@ def those_with(pattern: str, paths: Sequence[Path]) -> list[Path]:
 
 def _is_a_view(path: Path) -> bool:
     """Of runs, made by another command. What is damaged may be anything."""
-    if path.suffix in VIEWS:
+    if path.suffix in VIEW_ENDINGS:
         return True
     try:
         return str(read_json(path, "record").get("format")).startswith("phasezero-comparison-")

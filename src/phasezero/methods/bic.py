@@ -47,7 +47,7 @@ def correction_loss(logits: Tensor, labels: Tensor, pair: Tensor, decay: float) 
 
 def split_held_out(images: PhaseImages, share: float, aside: float) -> tuple[list[Tensor], list[Tensor]]:
     """What to train on, an image of each class at least, and what to hold out: the first exemplars of an old class
-    (held out since it was new: `Bic.exemplars`), random images of a new one. Of that more may go `aside`, unused."""
+    (held out since it was new: `Bic.exemplars`), random images of a new one, of which more may go `aside`."""
     shuffle = images.generator("held-out")
     new = [indices[torch.randperm(len(indices), generator=shuffle)] for indices in images.new]
     classes = [*images.kept, *new]

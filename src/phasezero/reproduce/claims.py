@@ -73,11 +73,11 @@ def models_of_figures(analyses: Iterable[tuple[Path, Analysis]]) -> list[Model]:
     models = []
     for line in lines.values():
         found = [one for seed in seeds for one in there.of(line.seeded(seed))[:1]]
-        models.append(Model(line, tuple(_told_as(line, *one) for one in found)))
+        models.append(Model(line, tuple(_named(line, *one) for one in found)))
     return models
 
 
-def _told_as(line: Line, path: Path, analysis: Analysis) -> tuple[Path, Analysis]:
+def _named(line: Line, path: Path, analysis: Analysis) -> tuple[Path, Analysis]:
     config = line.seeded(analysis["seed"])
     name = f"{NAMES[config.method.name]}, {analysis['seen_classes']} classes, eta {line.weight:g}"
     return path, told_alone(analysis, config, name)

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
-from phasezero.bounds import UNPRINTABLE
+from phasezero.bounds import MOST_DIGITS, UNPRINTABLE
 from phasezero.errors import UserError
 from phasezero.results.files import write_whole
 
@@ -76,7 +76,7 @@ def _finite(text: str) -> float:
 
 def _whole(text: str) -> int:
     """Python's whole numbers have no end; a mean over one that no float can hold would fail."""
-    if len(text) > 300:
+    if len(text) > MOST_DIGITS:
         raise ValueError(f"a whole number of {len(text)} digits")
     return int(text)
 
