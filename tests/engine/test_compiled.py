@@ -18,7 +18,9 @@ from phasezero.engine import step
 from phasezero.engine.device import COMPILATION_PAYS, Device
 from phasezero.engine.passes import StagePass
 from phasezero.engine.trainer import check
+from phasezero.initial import TERMS
 from phasezero.nets import model as models
+from phasezero.presets import with_terms
 
 Make = Callable[..., RunConfig]
 
@@ -73,6 +75,16 @@ def test_another_network_is_compiled_for_itself(
     before = counter.frame_count
     run(toy_config().override({"network.last_relu": True}), data=toy_data)
     assert counter.frame_count == before + 2  # in training and as a teacher; the loss is the same
+
+
+@pytest.mark.parametrize("term", list(TERMS))
+def test_every_term_is_compiled_with_the_loss(
+    counter: CompileCounter, term: str, toy_config: Make, toy_data: ImageData
+) -> None:
+    """Also the mimic, whose oracle was trained just before, and so runs compiled wherever it can."""
+    run(with_terms(toy_config(), [term]), data=toy_data)
+    oracles_loss = 1 if term == "mimic" else 0
+    assert counter.frame_count == 3 + oracles_loss
 
 
 def test_a_stage_that_leaves_the_network_still_compiles_nothing(

@@ -60,8 +60,9 @@ class IncrementalModel(nn.Module):
 
     def look(self, images: Tensor) -> Features:
         """The backbone's half of a forward pass."""
-        use_compiled = len(images) in self.compiled_sizes and not torch.is_inference_mode_enabled()
-        look = compiled_look() if use_compiled else look_through
+        # Within a loss that is being compiled (an oracle's features), all of it is compiled with that loss.
+        own = not torch.compiler.is_compiling() and len(images) in self.compiled_sizes
+        look = compiled_look() if own and not torch.is_inference_mode_enabled() else look_through
         with torch.autocast(images.device.type, self.half_precision, enabled=self.half_precision is not None):
             return look(self.backbone, images, self.keep_maps)
 
