@@ -253,6 +253,40 @@ def test_nearer_to_the_oracle_or_past_it(tmp_path: Path) -> None:
     assert "150 of 300 cases" in text
 
 
+LOWER, NEARER = (f"CwD in phase 0 {does} alpha_k of classes that come later" for does in ("lowers", "brings"))
+
+
+def at_the_end(
+    folder: Path, config: RunConfig, first: float, later: float, sizes: Sequence[int] = ()
+) -> None:
+    """The analysis of a model that was to see 100 classes: alpha_1 of the first 50 and of the others."""
+    made = analysis_of(config, [first] * 50 + [later] * 50, sizes=sizes or (50, 10, 10, 10, 10, 10))
+    weight = config.initial[0].weight if config.initial else 0
+    write_analysis(folder / f"{len(made['phase_sizes'])}-{weight:g}-{config.seed}.json", made)
+
+
+def test_classes_that_come_later(tmp_path: Path) -> None:
+    """Below the one without CwD and nearer to the oracle; of the first 50 both would be wrong."""
+    for sizes in ((50, 10), ()):
+        assert [verdict(section(tmp_path, start)) for start in (LOWER, NEARER)] == ["No record yet."] * 2
+        at_the_end(tmp_path, lucir(10), 0.5, 0.5, sizes)
+        at_the_end(tmp_path, lucir(10, "cwd"), 0.8, 0.4, sizes)
+    at_the_end(tmp_path / "again", lucir(10, "cwd"), 0.8, 0.9)  # a seed counts once
+    text = section(tmp_path, LOWER)
+    assert text.split("**")[1] == "Holds."
+    assert "150 of 150 cases (classes times seeds times k=1, 2, 5) agree" in text
+    assert "| LUCIR, 50 + 5 x 10 classes, eta 0.5 | 1 | 80.00 | 0.400 |" in text
+    assert "| 1 | 0.500 -> 0.400 | -0.1000 | 50 of 50 |" in text
+    assert "Stands on `6-0-0.json`, `6-0.5-0.json`." in text
+    assert "Not analysed yet: lucir/cifar100/sizes100." in section(tmp_path, NEARER)
+    at_the_end(tmp_path, alone(100), 0.3, 0.3, (100,))
+    text = section(tmp_path, NEARER)
+    assert text.split("**")[1] == "Holds."
+    assert "| LUCIR, 100 classes, eta 0 | 1 | 80.00 | 0.300 |" in text
+    at_the_end(tmp_path, lucir(10, "cwd"), 0.3, 0.7)
+    assert [verdict(section(tmp_path, start)) for start in (LOWER, NEARER)] == ["Does not hold."] * 2
+
+
 def test_models_of_another_precision_are_left_out(record_of: Make, tmp_path: Path) -> None:
     """By the record beside an analysis: seed 1 was trained in another than the other models."""
     for terms, seed, precision in (

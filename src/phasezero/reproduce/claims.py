@@ -6,6 +6,7 @@ written down here and, where it is about accuracy, in `curves.py`; nothing is de
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,22 +21,37 @@ from phasezero.analysis.tables import (
     chosen_columns,
     findings_grid,
 )
-from phasezero.reproduce.beginnings import ByPhaseZero, told_alone
+from phasezero.config import RunConfig
+from phasezero.errors import UserError
+from phasezero.reproduce.beginnings import ByPhaseZero, told_alone, told_as
 from phasezero.reproduce.curves import check_eta_curve, check_mimic, on_cifar100
-from phasezero.reproduce.plan import Line, Shelf, usual_precision
+from phasezero.reproduce.plan import Line, Shelf, run_key, usual_precision
 from phasezero.reproduce.verdicts import DOES_NOT_HOLD, HOLDS, NO_RECORD, ON_AVERAGE, Checked, so_far
 from phasezero.reproduce.views import NAMES
 from phasezero.results.grid import Grid
 
-CLAIM_KEYS = ("cwd-gain", "more-classes", "larger-eta", "nearer-oracle", "information", "mimic", "eta-curve")
+CLAIM_KEYS = (
+    "cwd-gain",
+    "more-classes",
+    "larger-eta",
+    "nearer-oracle",
+    "later-lower",
+    "later-nearer",
+    "information",
+    "mimic",
+    "eta-curve",
+)
 
 
 def check_claims(shelf: Shelf, analyses: Sequence[tuple[Path, Analysis]]) -> list[Checked]:
-    models = models_of_figures(_of_usual_precision(shelf, analyses))
+    comparable = _of_usual_precision(shelf, analyses)
+    models, at_the_end = models_of_figures(comparable), models_at_the_end(comparable)
     return [
         _more_classes(models),
         _larger_eta(models),
         _nearer_to_the_oracle(models),
+        _later_lower(at_the_end),
+        _later_nearer(at_the_end),
         _information(models),
         check_mimic(shelf),
         check_eta_curve(shelf),
@@ -55,7 +71,7 @@ def _of_usual_precision(
 
 @dataclass(frozen=True)
 class Model:
-    """A model after phase 0 that Figs. 3, 4 and 7 are about, and its analysis, if there is one."""
+    """A model that a figure is about, and its analysis, if there is one."""
 
     line: Line
     found: tuple[tuple[Path, Analysis], ...]
@@ -63,9 +79,9 @@ class Model:
 
 
 def models_of_figures(analyses: Iterable[tuple[Path, Analysis]]) -> list[Model]:
-    """A phase 0 is the same whatever follows it: the model of 50 classes may come from any run with B=50.
+    """Those of Figs. 3, 4 and 7, after phase 0, which is the same whatever follows it.
 
-    Its analysis is told as that of the run of phase 0 alone.
+    The model of 50 classes may come from any run with B=50; its analysis is told as that of the run of phase 0 alone.
     """
     of_phase_0 = [one for one in analyses if one[1]["phase"] == 0]
     there, seeds = ByPhaseZero(of_phase_0), sorted({analysis["seed"] for _, analysis in of_phase_0})
@@ -81,6 +97,33 @@ def _named(line: Line, path: Path, analysis: Analysis) -> tuple[Path, Analysis]:
     config = line.seeded(analysis["seed"])
     name = f"{NAMES[config.method.name]}, {analysis['seen_classes']} classes, eta {line.weight:g}"
     return path, told_alone(analysis, config, name)
+
+
+def models_at_the_end(analyses: Iterable[tuple[Path, Analysis]]) -> list[Model]:
+    """Those of Fig. 10, which have seen all classes: LUCIR without CwD, with it in phase 0, and the oracle."""
+    by_run: dict[str, dict[int, tuple[Path, Analysis]]] = {}
+    for path, one in analyses:
+        if one["seen_classes"] == one["data"]["classes"]:
+            with contextlib.suppress(UserError):  # of another version, with settings that are no more
+                seeds = by_run.setdefault(run_key(RunConfig.from_dict(one["config"])), {})
+                seeds.setdefault(one["seed"], (path, one))
+    models = []
+    for line in on_cifar100("fig10"):
+        found = by_run.get(run_key(line.config), {})
+        named = [
+            (path, told_as(one, line.seeded(seed), _name_at_the_end(line, one)))
+            for seed, (path, one) in sorted(found.items())
+        ]
+        models.append(Model(line, tuple(named)))
+    return models
+
+
+def _name_at_the_end(line: Line, analysis: Analysis) -> str:
+    sizes = " + ".join(
+        f"{count} x {size}" if (count := len(list(some))) > 1 else str(size)
+        for size, some in itertools.groupby(analysis["phase_sizes"])
+    )
+    return f"{NAMES[line.config.method.name]}, {sizes} classes, eta {line.weight:g}"
 
 
 def _more_classes(models: Sequence[Model]) -> Checked:
@@ -108,19 +151,34 @@ def _nearer_to_the_oracle(models: Sequence[Model]) -> Checked:
     return _spectra("nearer-oracle", "nearer to the oracle", title, models if there else oracle, "raw")
 
 
+def _later_lower(models: Sequence[Model]) -> Checked:
+    title = "CwD in phase 0 lowers alpha_k of classes that come later, too (Fig. 10)"
+    most = max(model.line.config.protocol.phase_sizes for model in models)
+    pair = [model for model in models if model.line.config.protocol.phase_sizes != most]
+    return _spectra("later-lower", "larger eta", title, pair, "raw", later=True)
+
+
+def _later_nearer(models: Sequence[Model]) -> Checked:
+    title = "CwD in phase 0 brings alpha_k of classes that come later nearer to that of the oracle (Fig. 10)"
+    return _spectra("later-nearer", "nearer to the oracle", title, models, "raw", later=True)
+
+
 def _information(models: Sequence[Model]) -> Checked:
     shown = [model for model in models if model.line.config.protocol.phase_sizes == (50,)]
     title = "The information proxy rises with eta (Fig. 7)"
     return _spectra("information", "more information", title, shown, "unit")
 
 
-def _spectra(key: str, claim: compare.Claim, title: str, models: Sequence[Model], form: Form) -> Checked:
+def _spectra(
+    key: str, claim: compare.Claim, title: str, models: Sequence[Model], form: Form, *, later: bool = False
+) -> Checked:
     """A statement that `compare` knows, over every pair of neighbouring models with a seed in common.
 
     The paper does not say which features and images its spectra are of; the other choices are told, too.
+    With `later`, of classes that came after phase 0 alone.
     """
     analyses = [analysis for model in models for _, analysis in model.found]
-    findings = _findings(claim, analyses, form)
+    findings = _findings(claim, analyses, form, later=later)
     missing = [model.line.config.name for model in models if not model.found]
     sentences = [f"Not analysed yet: {', '.join(missing)}."] if missing else []
     names = {name for finding in findings for name in finding.models}
@@ -137,8 +195,8 @@ def _spectra(key: str, claim: compare.Claim, title: str, models: Sequence[Model]
         worst = [finding for finding in findings if not finding.holds_on_average]
         told = f"{cases - exceptions} of {cases} cases (classes times seeds{_times_k(findings)}) agree"
         told += f"; the mean over classes and seeds disagrees in {len(worst)} of {len(findings)} comparisons."
-        sentences = [told, *_of_other_features(claim, analyses, form), *sentences]
-        grids.append(_analysis_grid(analyses, form, claim))
+        sentences = [told, *_of_other_features(claim, analyses, form, later), *sentences]
+        grids.append(_analysis_grid(analyses, form, claim, later))
         grids.append(findings_grid([one for one in findings if one.k is None or one.k in compare.TABLE_K]))
     return Checked(
         key,
@@ -152,11 +210,13 @@ def _spectra(key: str, claim: compare.Claim, title: str, models: Sequence[Model]
     )
 
 
-def _of_other_features(claim: compare.Claim, analyses: Sequence[Analysis], shown: Form) -> Iterable[str]:
+def _of_other_features(
+    claim: compare.Claim, analyses: Sequence[Analysis], shown: Form, later: bool
+) -> Iterable[str]:
     for split, form in itertools.product(SPLITS, FORMS):
         if (split, form) == ("train", shown):
             continue
-        if found := _findings(claim, analyses, form, split):
+        if found := _findings(claim, analyses, form, split, later=later):
             agreeing, cases = sum(one.holds for one in found), sum(one.cases for one in found)
             means = sum(one.holds_on_average for one in found)
             yield (
@@ -166,11 +226,11 @@ def _of_other_features(claim: compare.Claim, analyses: Sequence[Analysis], shown
 
 
 def _findings(
-    claim: compare.Claim, analyses: Sequence[Analysis], form: Form, split: Split = "train"
+    claim: compare.Claim, analyses: Sequence[Analysis], form: Form, split: Split = "train", *, later: bool
 ) -> list[compare.Finding]:
     """For every k that was measured in all of them: the paper speaks of every fixed k."""
     ks = sorted(set.intersection(*(set(one["k"]) for one in analyses))) if analyses else []
-    return compare.compare(analyses, ks=ks, form=form, split=split, claims=[claim], left_out=[])
+    return compare.compare(analyses, ks=ks, form=form, split=split, later=later, claims=[claim], left_out=[])
 
 
 def _times_k(findings: Sequence[compare.Finding]) -> str:
@@ -180,12 +240,12 @@ def _times_k(findings: Sequence[compare.Finding]) -> str:
     return f" times {len(ks)} k from {ks[0]} to {ks[-1]}"
 
 
-def _analysis_grid(analyses: Sequence[Analysis], form: Form, claim: compare.Claim) -> Grid:
+def _analysis_grid(analyses: Sequence[Analysis], form: Form, claim: compare.Claim, later: bool) -> Grid:
     about = claim == "more information"
     columns = ["information", "floored", "constant"] if about else [f"alpha_{k}" for k in compare.TABLE_K]
-    classes = shared_classes(analyses)
+    classes = shared_classes(analyses, later=later)
     cells = analysis_cells(analyses, form=form, classes=classes)
-    caption = analysis_caption(analyses, "train", form, classes=classes, columns=columns)
+    caption = analysis_caption(analyses, "train", form, classes=classes, later=later, columns=columns)
     return Grid(*chosen_columns(cells, ["model", "n", "accuracy", *columns]), caption)
 
 

@@ -18,6 +18,7 @@ FIGURES = {
     "cwd-gain": "fig5",
     "more-classes": "fig3",
     "larger-eta": "fig4",
+    "later-lower": "fig10",
     "information": "fig7",
     "mimic": "fig2",
     "eta-curve": "fig6",
