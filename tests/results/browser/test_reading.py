@@ -193,7 +193,12 @@ def test_confusion_follows_run_phase_and_keys(visit: Open) -> None:
     assert HOSTILE in confused.inner_text()
 
 
-def test_runs_side_by_side_cost_their_share(visit: Open) -> None:
+def test_runs_side_by_side_cost_their_share(
+    visit: Open, visit_other: Open, make_record: Callable[..., Record]
+) -> None:
+    alone = make_record()
+    alone["timing"] = alone["timing"] | {"seconds_total": 240.0, "share_seconds": 80.0}
+    assert "80.0 s (its share of 4 min, beside others)" in visit_other([alone]).locator("#facts").inner_text()
     page = visit()
     # Five of 15.6 s, and one that had 80 of 240 s.
     told = page.locator("#facts").inner_text()

@@ -28,8 +28,9 @@ const confusion = confusionView();
 
 function facts() {
   const of = (values) => distinct(values).join("; "); // a protocol has commas of its own
-  const added = sum(runs.map((run) => run.timing.seconds_total));
-  const aside = sideBySide ? ` (side by side; start to end they add up to ${duration(added)})` : "";
+  const added = duration(sum(runs.map((run) => run.timing.seconds_total)));
+  const spans = runs.length > 1 ? `side by side; start to end they add up to ${added}` : `its share of ${added}, beside others`;
+  const aside = sideBySide ? ` (${spans})` : "";
   const entries = [
     ["runs", `${runs.length}` + (groups.length < runs.length ? ` in ${plural(groups.length, "group")}` : "")],
     ["data", of(content.classes.map((list) => list.data))],
