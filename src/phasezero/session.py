@@ -130,8 +130,11 @@ def run_all(
             others = [total.watch(at)] if total else []
             return Listeners([own, *others, *([watch(config)] if watch else [])])
 
+        def say(text: str) -> None:
+            console.print(f"note: {text}", markup=False, soft_wrap=True)
+
         diverged: dict[int, str] = {}
-        for at, outcome in run_jobs(jobs, workers, listen, go_on):
+        for at, outcome in run_jobs(jobs, workers, listen, go_on, say):
             place = waiting[at]
             write_whole(targets[place] / "config.yaml", configs[place].to_yaml())
             if isinstance(outcome, DivergenceError):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,11 +20,13 @@ from typing import cast
 
 import pytest
 import torch
+from rich.console import Console
 
 from phasezero.config import RunConfig
 from phasezero.engine import parallel
+from phasezero.engine.deadline import Deadline
 from phasezero.engine.device import Device
-from phasezero.engine.listener import Listener
+from phasezero.engine.listener import Listener, Listeners
 from phasezero.engine.parallel import workers_for
 from phasezero.engine.passes import DivergenceError
 from phasezero.presets import preset
@@ -92,15 +97,14 @@ def test_each_run_has_its_share_of_the_machine(monkeypatch: pytest.MonkeyPatch) 
     """Two at once: 0 and 1 for ten seconds, 1 and 2 for five, 2 alone for five."""
     now = [100.0]
     monkeypatch.setattr(parallel.time, "perf_counter", lambda: now[0])
-    shares = parallel._Shares(workers=2)
-    for seconds, unfinished in ((10, [0, 1, 2]), (5, [1, 2]), (5, [2])):
+    shares = parallel._Shares()
+    for seconds, running in ((10, [0, 1]), (5, [1, 2]), (5, [2])):
         now[0] += seconds
-        shares.charge(unfinished)
+        shares.charge(running)
     assert shares.of(0, 10.0) == pytest.approx(5.0)
     assert shares.of(1, 15.0) == pytest.approx(7.5)
     assert shares.of(2, 10.0) == pytest.approx(7.5)
     assert shares.of(2, 20.0) == pytest.approx(15.0)  # half of it in an earlier sitting
-    assert shares.of(3, 1.0) == pytest.approx(0.5)  # begun and finished unseen
 
 
 PARENT = """
@@ -175,9 +179,52 @@ def test_a_run_is_the_same_alone_and_in_a_thread_beside_another(tmp_path: Path) 
 
 @pytest.mark.usefixtures("in_threads")
 def test_a_failure_in_a_thread_is_raised_and_what_else_finished_is_kept(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=60)
+    longer = quick(1).override({"training.first.epochs": 5})
     with pytest.raises(DivergenceError, match="training diverged"):
-        run_all([quick(0, lr=1e12), quick(1)], out=tmp_path, parallel=2)
+        run_all([quick(0, lr=1e12), longer], out=tmp_path, parallel=2, console=console)
     assert [path.parent.name for path in tmp_path.rglob("record.json")] == ["seed1"]
+    printed = cast(io.StringIO, console.file).getvalue()
+    assert printed.index("note: lucir+cwd/glyphs/b50s10 seed 0 failed") < printed.index("seed 1: phase 1,")
+
+
+def outcomes(
+    configs: Sequence[RunConfig], go_on: bool = False, deadline: Deadline | None = None
+) -> tuple[list[str], list[str]]:
+    """What became of these, two at once, and what was said."""
+    jobs = [parallel.Job(config, deadline=deadline, seconds=10.0) for config in configs]
+    found: list[str] = []
+    said: list[str] = []
+    try:
+        for place, outcome in parallel.run_jobs(jobs, 2, lambda place: Listeners([]), go_on, said.append):
+            found.append(f"{place} diverged" if isinstance(outcome, DivergenceError) else f"{place} finished")
+    except DivergenceError as error:
+        found.append(f"failed at {re.search('seed .', str(error))[0]}")  # type: ignore[index]
+    return found, said
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_after_a_failure_what_is_running_is_finished_and_nothing_else_starts() -> None:
+    longer = quick(1).override({"training.first.epochs": 5})
+    found, said = outcomes([quick(0, lr=1e12), longer, quick(2), quick(3)])
+    assert found == ["1 finished", "failed at seed 0"]
+    assert len(said) == 1
+    assert said[0].startswith("lucir+cwd/glyphs/b50s10 seed 0 failed (DivergenceError: training diverged")
+    assert said[0].endswith("; what is running is finished, nothing else starts")
+
+
+@pytest.mark.usefixtures("in_threads")
+def test_divergences_are_gone_past_where_that_is_asked_for() -> None:
+    found, said = outcomes([quick(0, lr=1e12), quick(1), quick(2, lr=1e12), quick(3)], go_on=True)
+    assert sorted(found) == ["0 diverged", "1 finished", "2 diverged", "3 finished"]
+    assert said == []
+
+
+@pytest.mark.usefixtures("in_threads")
+@pytest.mark.parametrize(("left", "kept"), [(9.0, []), (11.0, ["0 finished"])])
+def test_side_by_side_a_run_starts_only_if_it_fits(left: float, kept: list[str]) -> None:
+    """It says it takes ten seconds; how long it took is not looked at here: the clock stands still."""
+    assert outcomes([quick(0)], deadline=Deadline(left, lambda: 0.0)) == (kept, [])
 
 
 @pytest.mark.usefixtures("in_threads")

@@ -7,13 +7,12 @@ and what runs share on a GPU (docs/speed.md) is its time, the compiled code and 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import multiprocessing
 import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     Executor,
@@ -124,12 +123,13 @@ def run_jobs(
     workers: int,
     listen: Callable[[int], Listener],
     go_on: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[int, Record | DivergenceError]]:
     """(place, record) of each job as it finishes; `listen(place)` makes the listener of a job that starts.
 
     A job that is out of time is left out. After a failure no further job starts; what was running is finished
-    and handed out before it is raised. With `go_on` a run that diverged is no failure: its error takes the
-    place of its record.
+    and handed out before it is raised, and `say` hears of it at once. With `go_on` a run that diverged is no
+    failure: its error takes the place of its record.
     """
     if workers == 1:
         for place, job in enumerate(jobs):
@@ -149,20 +149,24 @@ def run_jobs(
     if device is not None:
         workers = min(workers, MOST_LANES)
     with _in_processes(workers) if device is None else _in_threads(workers, device) as (pool, news):
-        places: dict[Future[Record], int] = {
-            pool.submit(_work, job, place, news): place for place, job in enumerate(jobs)
-        }
+        waiting = iter(enumerate(jobs))
+        running: dict[Future[Record], int] = {}
         listeners: dict[int, Listener] = {}
-        shares = _Shares(workers)
+        shares = _Shares()
         failure: BaseException | None = None
-        while places:
-            done, _ = wait(places, timeout=0.2, return_when=FIRST_COMPLETED)
+        while True:
+            # One by one, not all at once: what the pool has, it may start before it can be cancelled.
+            while failure is None and len(running) < workers and (following := next(waiting, None)):
+                place, job = following
+                if job.fits:
+                    running[pool.submit(job.run, _Messenger(place, news))] = place
+            if not running:
+                break
+            done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
             _deliver(news, listeners, listen)
-            shares.charge(places.values())
-            for future in done:
-                place = places.pop(future)
-                if future.cancelled():
-                    continue
+            shares.charge(running.values())
+            ended = {running.pop(future): future for future in done}
+            for place, future in ended.items():
                 error = future.exception()
                 if error is None:
                     record = future.result()
@@ -172,34 +176,38 @@ def run_jobs(
                     yield place, error
                 elif failure is None and not isinstance(error, OutOfTimeError):
                     failure = error
-                    for waiting in places:
-                        waiting.cancel()
+                    if running:
+                        say(
+                            f"{_failed(jobs[place], error)}; what is running is finished, nothing else starts"
+                        )
         if failure is not None:
             raise failure
+
+
+def _failed(job: Job, error: BaseException) -> str:
+    name = f"{job.config.name} seed {job.config.seed}"
+    told = next(iter(str(error).splitlines()), "").removeprefix(f"{name}: ")
+    return f"{name} failed ({type(error).__name__}: {told})"
 
 
 class _Shares:
     """How much of the machine's time each run had: while n run at once, an n-th of it."""
 
-    def __init__(self, workers: int) -> None:
-        self.workers, self.last = workers, time.perf_counter()
+    def __init__(self) -> None:
+        self.last = time.perf_counter()
         self.seconds: dict[int, float] = {}
         self.shared: dict[int, float] = {}
 
-    def charge(self, unfinished: Iterable[int]) -> None:
-        """For the time since it was last asked, to those that ran: jobs start in their order."""
+    def charge(self, running: Collection[int]) -> None:
+        """For the time since it was last asked, to those that ran."""
         now = time.perf_counter()
-        running = list(itertools.islice(unfinished, self.workers))
         for place in running:
             self.seconds[place] = self.seconds.get(place, 0.0) + now - self.last
             self.shared[place] = self.shared.get(place, 0.0) + (now - self.last) / len(running)
         self.last = now
 
     def of(self, place: int, seconds: float) -> float:
-        """Of so many seconds; those of an earlier sitting count like the ones seen here. One that came and went
-        between two looks had a worker's share."""
-        if place not in self.seconds:
-            return seconds / self.workers
+        """Of so many seconds; those of an earlier sitting count like the ones seen here."""
         return seconds * self.shared[place] / max(self.seconds[place], 1e-9)
 
 
@@ -270,12 +278,6 @@ def _deliver(news: Any, listeners: dict[int, Listener], listen: Callable[[int], 
         if place not in listeners:
             listeners[place] = listen(place)
         getattr(listeners[place], what)(*facts)
-
-
-def _work(job: Job, place: int, news: Any) -> Record:
-    if not job.fits:
-        raise OutOfTimeError(f"{job.config.name} seed {job.config.seed} was not started")
-    return job.run(_Messenger(place, news))
 
 
 class _Messenger:
