@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from phasezero import UserError, run
 from phasezero.config import RunConfig
@@ -79,4 +82,44 @@ def test_a_foreign_or_damaged_checkpoint_is_refused(
         run(toy_config(training__first__lr=0.2), data=toy_data, checkpoint=checkpoint)
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     with pytest.raises(UserError, match="cannot be read"):
+        run(toy_config(), data=toy_data, checkpoint=checkpoint)
+
+
+def told_otherwise(checkpoint: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """The same tensors, with other facts about them."""
+    with safe_open(checkpoint, framework="pt") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    facts = json.loads(metadata["facts"])
+    change(facts)
+    save_file(tensors, checkpoint, {**metadata, "facts": json.dumps(facts)})
+
+
+def test_a_checkpoint_that_is_older_than_a_setting_goes_on(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "c"
+    whole = run(toy_config(), data=toy_data, checkpoint=checkpoint)
+    told_otherwise(checkpoint, lambda facts: facts["config"]["engine"].pop("photos"))
+    diary = Diary()
+    again = run(toy_config(), data=toy_data, checkpoint=checkpoint, listener=diary)
+    assert diary.epochs == []
+    assert comparable_part(again) == comparable_part(whole)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts["phases"][-1].update(seen_classes=0),
+        lambda facts: facts.update(phases=[]),
+        lambda facts: facts.update(seconds="long"),
+        lambda facts: facts.pop("config"),
+    ],
+)
+def test_a_checkpoint_without_all_its_facts_is_refused(
+    change: Callable[[dict[str, Any]], None], toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "c"
+    run(toy_config(), data=toy_data, checkpoint=checkpoint)
+    told_otherwise(checkpoint, change)
+    with pytest.raises(UserError, match="is damaged: its facts are not complete"):
         run(toy_config(), data=toy_data, checkpoint=checkpoint)

@@ -53,6 +53,21 @@ def test_seeds_begin_with_weights_of_their_own(toy_config: Make, toy_data: Image
     assert not any(torch.equal(one[name], other[name]) for name in convolutions)
 
 
+def test_class_weights_of_each_phase_and_seed_are_drawn_anew(toy_config: Make, toy_data: ImageData) -> None:
+    def drawn(seed: int) -> list[torch.Tensor]:
+        """The weights of each phase's two classes, as they are before any training."""
+        untrained = {f"training__{which}__epochs": 0 for which in ("first", "later")}
+        config = toy_config("finetune/glyphs/b50s10", protocol__phase_sizes=[2, 2, 2], seed=seed, **untrained)
+        trainer = Trainer(config, toy_data)
+        assert len(list(trainer.run())) == 3
+        return [block.detach() for block in trainer.model.head.blocks]
+
+    first, second, third = drawn(0)
+    assert not any(torch.equal(*pair) for pair in itertools.combinations((first, second, third), 2))
+    assert all(torch.equal(*pair) for pair in zip(drawn(0), (first, second, third), strict=True))
+    assert not any(torch.equal(*pair) for pair in zip(drawn(1), (first, second, third), strict=True))
+
+
 def test_what_was_learned_from_is_known_in_every_later_phase(toy_config: Make, toy_data: ImageData) -> None:
     """A run that goes on after phase 2 stands on the images of phase 0, too."""
     trainer = Trainer(toy_config(), toy_data)
