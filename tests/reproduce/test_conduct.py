@@ -148,12 +148,17 @@ def test_a_run_that_diverges_does_not_keep_the_others_from_running(tmp_path: Pat
     assert {read_record(path)["name"] for path in out.rglob("record.json")} == {n for _, n in highest[:2]}
     assert {path.read_text().split()[0] for path in out.rglob("diverged.txt")} == diverged
     assert all(f"left out: {name} seed 0: training diverged" in said for name in diverged)
-    assert (out / "table4-glyphs.md").exists()
+    told = (out / "table4-glyphs.md").read_text()
+    assert "2 of 4 runs diverged." in told
+    assert "not there yet" not in told
 
     assert reproduce(wish, out=out, parallel=1, console=console) == []
     assert console.export_text().count("not run again") == 2
     next(out.rglob("diverged.txt")).unlink()
     assert len(reproduce(wish, out=out, dry_run=True, console=console)) == 1
+    said = console.export_text()
+    assert "note: 1 of 4 runs diverged." in said
+    assert "note: 1 of 4 runs are not there yet." in said
 
 
 def test_curves_and_sweeps_are_drawn_in_three_formats(tmp_path: Path, console: Console) -> None:

@@ -151,7 +151,7 @@ def reproduce(
     """Plans, runs what has no record, shows; returns what the time limit left over."""
     deadline = None if time_limit is None else Deadline(clock() + time_limit, clock)
     found = find(out, records, lambda said: console.print(f"note: {said}", markup=False, soft_wrap=True))
-    planned = attach(plan(wish), found)
+    planned = [with_divergences(shown, out) for shown in attach(plan(wish), found)]
     missing = missing_runs((line, shown.seeds) for shown in planned for line in shown.lines)
     before = [said for config in missing if (said := divergence_of(config, out))]
     todo = [config for config in missing if not divergence_of(config, out)]
@@ -194,8 +194,14 @@ def reproduce(
             console.print(f"left out: {said}", markup=False)
     place = Folders(out, root, store)
     for shown in attach(plan(wish), find(out, records)):
-        show(shown, place, console)
+        show(with_divergences(shown, out), place, console)
     return left
+
+
+def with_divergences(shown: Shown, out: Path) -> Shown:
+    """The same, with how many of the runs that have no record have left word of why."""
+    missing = (line.seeded(seed) for line in shown.lines for seed in shown.seeds if seed not in line.records)
+    return replace(shown, diverged=sum(bool(divergence_of(config, out)) for config in missing))
 
 
 def show(shown: Shown, place: Folders, console: Console) -> None:

@@ -40,6 +40,8 @@ class Shown:
     """What was changed by hand."""
     seeds: Sequence[int]
     filters: Filters = Filters()
+    diverged: int = 0
+    """How many of its runs are known to have diverged; they have no record either."""
 
     @property
     def remarks(self) -> list[str]:
@@ -57,9 +59,10 @@ class Shown:
         if mixed:
             of = "; ".join(f"{self.label(line.config)}: {', '.join(_precisions(line))}" for line in mixed)
             said.append(f"Runs of different precision are averaged together ({of}).")
-        missing = sum(seed not in line.records for line in self.lines for seed in self.seeds)
-        if missing:
-            said.append(f"{missing} of {len(self.seeds) * len(self.lines)} runs are not there yet.")
+        missing = sum(seed not in line.records for line in self.lines for seed in self.seeds) - self.diverged
+        for number, what in ((self.diverged, "diverged"), (missing, "are not there yet")):
+            if number:
+                said.append(f"{number} of {len(self.seeds) * len(self.lines)} runs {what}.")
         return [*filter(None, said), *filter(None, [self.target.note])]
 
     def label(self, config: RunConfig) -> str:
