@@ -153,8 +153,7 @@ def _nearer_to_the_oracle(models: Sequence[Model]) -> Checked:
 
 def _later_lower(models: Sequence[Model]) -> Checked:
     title = "CwD in phase 0 lowers alpha_k of classes that come later, too (Fig. 10)"
-    most = max(model.line.config.protocol.phase_sizes for model in models)
-    pair = [model for model in models if model.line.config.protocol.phase_sizes != most]
+    pair = [model for model in models if len(model.line.config.protocol.phase_sizes) != 1]
     return _spectra("later-lower", "larger eta", title, pair, "raw", later=True)
 
 
