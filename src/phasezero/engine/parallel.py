@@ -63,6 +63,10 @@ class Job:
     """Loaded already, for jobs that stay in this process."""
 
     @property
+    def title(self) -> str:
+        return f"{self.config.name} seed {self.config.seed}"
+
+    @property
     def fits(self) -> bool:
         """Whether it would be finished in time if it started now."""
         return self.deadline is None or self.deadline.allows(self.seconds)
@@ -80,7 +84,7 @@ class Job:
                 deadline=self.deadline,
             )
         except DivergenceError as error:
-            raise DivergenceError(f"{self.config.name} seed {self.config.seed}: {error}") from None
+            raise DivergenceError(f"{self.title}: {error}") from None
 
 
 def workers_for(configs: Sequence[RunConfig]) -> int:
@@ -185,9 +189,8 @@ def run_jobs(
 
 
 def _failed(job: Job, error: BaseException) -> str:
-    name = f"{job.config.name} seed {job.config.seed}"
-    told = next(iter(str(error).splitlines()), "").removeprefix(f"{name}: ")
-    return f"{name} failed ({type(error).__name__}: {told})"
+    told = next(iter(str(error).splitlines()), "").removeprefix(f"{job.title}: ")
+    return f"{job.title} failed ({type(error).__name__}: {told})"
 
 
 class _Shares:

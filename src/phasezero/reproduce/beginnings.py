@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Generic, cast
 
 from phasezero.analysis.record import Analysis
 from phasezero.config import RunConfig
-from phasezero.errors import UserError
-from phasezero.reproduce.plan import Line, phase_zero_of
+from phasezero.reproduce.plan import Line, T, by_configuration, phase_zero_of
 from phasezero.results.record import Record, class_hash, summarise
-
-T = TypeVar("T", Record, Analysis)
 
 
 class ByPhaseZero(Generic[T]):
     """Records or analyses, by what went into the phase 0 that they are of."""
 
     def __init__(self, made: Iterable[tuple[Path, T]]) -> None:
-        self.found: dict[str, list[tuple[Path, T]]] = {}
-        for path, one in made:
-            with contextlib.suppress(UserError):  # of another version, with settings that are no more
-                key = phase_zero_of(RunConfig.from_dict(one["config"]))
-                self.found.setdefault(key, []).append((path, one))
+        self.found: dict[str, list[tuple[Path, T]]] = by_configuration(made, phase_zero_of)
 
     def of(self, config: RunConfig) -> list[tuple[Path, T]]:
         """Those of its own method first: AANet's phase 0 is LUCIR's by its settings, but may be trained anew."""

@@ -6,7 +6,6 @@ written down here and, where it is about accuracy, in `curves.py`; nothing is de
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,11 +20,9 @@ from phasezero.analysis.tables import (
     chosen_columns,
     findings_grid,
 )
-from phasezero.config import RunConfig
-from phasezero.errors import UserError
 from phasezero.reproduce.beginnings import ByPhaseZero, told_alone, told_as
 from phasezero.reproduce.curves import check_eta_curve, check_mimic, on_cifar100
-from phasezero.reproduce.plan import Line, Shelf, run_key, usual_precision
+from phasezero.reproduce.plan import Line, Shelf, by_configuration, run_key, usual_precision
 from phasezero.reproduce.verdicts import DOES_NOT_HOLD, HOLDS, NO_RECORD, ON_AVERAGE, Checked, so_far
 from phasezero.reproduce.views import NAMES
 from phasezero.results.grid import Grid
@@ -101,20 +98,15 @@ def _named(line: Line, path: Path, analysis: Analysis) -> tuple[Path, Analysis]:
 
 def models_at_the_end(analyses: Iterable[tuple[Path, Analysis]]) -> list[Model]:
     """Those of Fig. 10, which have seen all classes: LUCIR without CwD, with it in phase 0, and the oracle."""
-    by_run: dict[str, dict[int, tuple[Path, Analysis]]] = {}
-    for path, one in analyses:
-        if one["seen_classes"] == one["data"]["classes"]:
-            with contextlib.suppress(UserError):  # of another version, with settings that are no more
-                seeds = by_run.setdefault(run_key(RunConfig.from_dict(one["config"])), {})
-                seeds.setdefault(one["seed"], (path, one))
+    complete = (one for one in analyses if one[1]["seen_classes"] == one[1]["data"]["classes"])
+    by_run = by_configuration(complete, run_key)
     models = []
     for line in on_cifar100("fig10"):
-        found = by_run.get(run_key(line.config), {})
-        named = [
-            (path, told_as(one, line.seeded(seed), _name_at_the_end(line, one)))
-            for seed, (path, one) in sorted(found.items())
-        ]
-        models.append(Model(line, tuple(named)))
+        seeds: dict[int, tuple[Path, Analysis]] = {}
+        for path, one in by_run.get(run_key(line.config), []):
+            told = told_as(one, line.seeded(one["seed"]), _name_at_the_end(line, one))
+            seeds.setdefault(one["seed"], (path, told))
+        models.append(Model(line, tuple(found for _, found in sorted(seeds.items()))))
     return models
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from phasezero.analysis.record import Analysis
 from phasezero.config import RunConfig
 from phasezero.data.catalog import DATA_SETS, split_name
 from phasezero.engine.store import phase_zero_settings
@@ -165,16 +166,26 @@ def run_key(config: RunConfig) -> str:
     return json.dumps(values, sort_keys=True)
 
 
+T = TypeVar("T", Record, Analysis)
+
+
+def by_configuration(
+    made: Iterable[tuple[Path, T]], key: Callable[[RunConfig], str]
+) -> dict[str, list[tuple[Path, T]]]:
+    """Records or analyses, by what a key takes of their configurations."""
+    found: dict[str, list[tuple[Path, T]]] = {}
+    for path, one in made:
+        with contextlib.suppress(UserError):  # of another version, with settings that are no more
+            found.setdefault(key(RunConfig.from_dict(one["config"])), []).append((path, one))
+    return found
+
+
 class Shelf:
     """Records that are there, found by their configuration, whatever they are called and wherever they are from."""
 
     def __init__(self, records: Iterable[tuple[Path, Record]]) -> None:
         self.records = list(records)
-        self.by_key: dict[str, list[tuple[Path, Record]]] = {}
-        for path, record in self.records:
-            with contextlib.suppress(UserError):  # of another version, with settings that are no more
-                key = run_key(RunConfig.from_dict(record["config"]))
-                self.by_key.setdefault(key, []).append((path, record))
+        self.by_key = by_configuration(self.records, run_key)
 
     def of(self, config: RunConfig) -> list[tuple[Path, Record]]:
         """All seeds. A precision asked for by name must be the one that was used; `auto` takes any."""
