@@ -13,10 +13,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # so small are the tests that a s
 import numpy as np
 import pytest
 
-from phasezero import cli
+from phasezero import plugins
+from phasezero.cli import main as cli
 from phasezero.config import RunConfig
-from phasezero.data.images import ImageData, ImageSplit, Preparation
+from phasezero.data.catalog import DATA_SETS
+from phasezero.data.images import ImageData, ImageSplit, Preparation, View
+from phasezero.initial import TERMS
+from phasezero.methods import METHODS
+from phasezero.nets import NETWORKS
 from phasezero.presets import preset
+from phasezero.records.run import Record, write_record
+from phasezero.runs.run import run
 
 CLASSES = 8
 
@@ -35,7 +42,7 @@ def draw(images_per_class: int, seed: int) -> ImageSplit:
 @pytest.fixture(scope="session")
 def toy_data() -> ImageData:
     names = tuple(f"bar {place}" for place in range(CLASSES))
-    preparation = Preparation((0.25,), (0.25,), crop="pad", size=16, padding=1, flip=True)
+    preparation = Preparation((0.25,), (0.25,), size=16, view=View("pad", padding=1, flip=True))
     return ImageData("toy", names, names, draw(14, 0), draw(6, 1), preparation)
 
 
@@ -49,16 +56,41 @@ def toy_config() -> Callable[..., RunConfig]:
             "protocol.base": 4,
             "protocol.step": 2,
             "protocol.memory": "per_class:3",
-            **{
-                f"training.{which}.{key}": value
-                for which in ("first", "later")
-                for key, value in short.items()
-            },
+            **{f"training.{which}.{key}": value for which in ("first", "later") for key, value in short.items()},
             **{key.replace("__", "."): value for key, value in settings.items()},
         }
         return preset(name).override(values)
 
     return make
+
+
+@pytest.fixture
+def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers, and the plug-ins that it loads, are gone when it ends."""
+    for registry in (METHODS, TERMS, NETWORKS, DATA_SETS):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+        monkeypatch.setattr(registry, "summaries", dict(registry.summaries))
+    monkeypatch.setattr(plugins, "_files", {})
+
+
+@pytest.fixture
+def tiny_config() -> RunConfig:
+    """LUCIR on two classes and two more, one epoch each: for examples."""
+    sizes = {"protocol.phase_sizes": [2, 2], "protocol.memory": "per_class:2"}
+    return preset("lucir/glyphs/b50s10,epochs=1").override(sizes)
+
+
+@pytest.fixture(scope="session")
+def record(toy_data: ImageData) -> Record:
+    """The record of such a run."""
+    config = preset("lucir/glyphs/b50s10,epochs=1").override({"protocol.phase_sizes": [2, 2]})
+    return run(config.override({"protocol.memory": "per_class:2"}), data=toy_data).record
+
+
+@pytest.fixture
+def record_file(record: Record, tmp_path: Path) -> Path:
+    write_record(tmp_path / "record.json", record)
+    return tmp_path / "record.json"
 
 
 @pytest.fixture

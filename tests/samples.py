@@ -1,15 +1,19 @@
-"""Made-up facts, and a listener, that several tests need."""
+"""Made-up records and analyses, and a callback, that several tests need."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from phasezero.analysis.record import FORMAT, Analysis, Measurement
+import numpy as np
+
+from phasezero import Callback, Record, run
 from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
-from phasezero.engine.outcome import PhaseResult
-from phasezero.results.record import Environment, data_record
+from phasezero.engine.callbacks import PhaseResult
+from phasezero.presets import build_config
+from phasezero.records.analysis import FORMAT, Analysis, Measurement
+from phasezero.records.run import Environment, data_record, phase_record, run_record
 
 ENVIRONMENT = Environment(
     phasezero="0.1.0",
@@ -49,9 +53,7 @@ MINIMAL = {
 KS = [1, 2, 5]
 
 
-def measurement(
-    alpha: Sequence[Sequence[float]], seen: int, information: float, scatter: float
-) -> Measurement:
+def measurement(alpha: Sequence[Sequence[float]], seen: int, information: float, scatter: float) -> Measurement:
     means = [sum(column) / seen for column in zip(*alpha[:seen], strict=True)]
     return {
         "alpha_mean": means,
@@ -84,7 +86,10 @@ def analysis_of(
     scatter: float = 0.3,
     name: str = "",
 ) -> Analysis:
-    """A complete analysis of a model that never was; `alpha`: alpha_1 of each class, others `step` above it."""
+    """Return a complete analysis of a model that never was.
+
+    `alpha` has alpha_1 of each class; alpha_2 and alpha_5 are `step` and twice that above it.
+    """
     sizes = list(sizes) or [len(alpha)]
     rows = [[min(share + times * step, 1.0) for times in range(3)] for share in alpha]
     found = measurement(rows, sum(sizes), information, scatter)
@@ -124,8 +129,100 @@ def analysis_of(
     }
 
 
-class Diary:
-    """A listener that keeps what it hears."""
+def make_analysis(
+    alpha: Sequence[float],
+    *,
+    eta: float = 0.0,
+    phase_sizes: Sequence[int] = (),
+    seed: int = 0,
+    method: str = "lucir",
+    settings: Mapping[str, Any] | None = None,
+    **numbers: Any,
+) -> Analysis:
+    """Return an analysis of a model on glyphs, with CwD where `eta` is above zero; see `analysis_of` for the rest."""
+    sizes = list(phase_sizes) or [len(alpha)]
+    config = build_config(method, "glyphs", initial=[f"cwd:{eta}"] if eta else [])
+    config = config.override({"seed": seed, "protocol.phase_sizes": sizes, **(settings or {})})
+    return analysis_of(config, alpha, sizes=sizes, **numbers)
+
+
+def confusion_with(correct: Sequence[int], per_class: int) -> np.ndarray:
+    """Class i has `correct[i]` of `per_class` test images right; the rest are called the next class."""
+    wrong = per_class - np.array(correct)
+    return np.diag(correct) + np.roll(np.diag(wrong), 1, axis=1)
+
+
+def make_record(
+    *,
+    method: str = "lucir",
+    initial: Sequence[str] = (),
+    data: str = "cifar100",
+    sizes: Sequence[int] = (50, 10, 10, 10, 10, 10),
+    seed: int = 0,
+    per_class: int = 20,
+    class_order: str = "",
+    name: str = "",
+    nearest_mean: bool = False,
+    config: dict[str, Any] | None = None,
+    finished: int | None = None,
+    drop: int = 4,
+) -> Record:
+    """Return the record of a run that never happened, as `phasezero run` would write it; unequal sizes are listed.
+
+    There are 100 test images a class. After phase i every class has 80 + seed - drop * i right, and one less by the
+    nearest mean.
+    """
+    classes, regular = sum(sizes), len(sizes) > 1 and len(set(sizes[1:])) == 1
+    settings: dict[str, Any] = {"seed": seed, "protocol.memory": f"per_class:{per_class}"}
+    settings |= {"protocol.class_order": class_order} if class_order else {}
+    settings |= {} if regular else {"protocol.phase_sizes": list(sizes)}
+    chosen = build_config(method, data, initial=initial, base=sizes[0], step=sizes[1] if regular else 1)
+    chosen = chosen.override(settings)
+    phases = []
+    for i in range(finished or len(sizes)):
+        so_far = list(sizes[: i + 1])
+        seen, right = sum(so_far), max(80 + seed - drop * i, 1)
+        confusions = {"head": confusion_with([right] * seen, 100)}
+        if nearest_mean:
+            confusions["nearest_mean"] = confusion_with([right - 1] * seen, 100)
+        phases.append(
+            phase_record(
+                phase_sizes=so_far,
+                confusions=confusions,
+                train_images=500 * so_far[-1] + per_class * (seen - so_far[-1]),
+                memory_per_class=[per_class] * seen,
+                loss={"train": [2.5, 1.25], "finetune": [0.5]} if i else {"train": [2.5, 1.25]},
+                seconds={"grow": 0.1, "train": 2.0, "select": 0.2, "evaluate": 0.3, "total": 2.6},
+            )
+        )
+    return run_record(
+        name=name or f"{chosen.label}/{data}/b{sizes[0]}s{sizes[1] if len(sizes) > 1 else 0}",
+        method=chosen.method.name,
+        initial=initial,
+        seed=seed,
+        config=chosen.to_dict() if config is None else config,
+        data=data_record(
+            name=data,
+            class_ids=range(classes),
+            class_names=[f"class {i}" for i in range(classes)],
+            class_order=class_order or "seed1993",
+            class_order_indices=range(classes),
+            train_images=500 * classes,
+            test_images=100 * classes,
+        ),
+        phases=phases,
+        timing={"started": "2026-01-02T03:04:05Z", "seconds_total": 15.6, "reused_phase_zero": False},
+        environment={**ENVIRONMENT},
+    )
+
+
+def train(config: RunConfig, **options: Any) -> Record:
+    """Run a configuration and return its record."""
+    return run(config, **options).record
+
+
+class Diary(Callback):
+    """A callback that keeps what it hears."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -133,12 +230,27 @@ class Diary:
         self.images = 0
         self.results: list[PhaseResult] = []
 
-    def started(self, phases: int, total_images: int) -> None:
-        self.total = total_images
+    def on_run_start(self, phases: int, images: int) -> None:
+        self.total = images
 
-    def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+    def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
         self.epochs.append((phase.index, stage, epoch))
         self.images += images
 
-    def phase(self, result: PhaseResult) -> None:
+    def on_phase_end(self, result: PhaseResult) -> None:
         self.results.append(result)
+
+
+class StoppedError(Exception):
+    """Raised by `StopAfter`."""
+
+
+class StopAfter(Callback):
+    """A callback that stops a run at the end of an epoch of a phase."""
+
+    def __init__(self, phase: int, epoch: int = 0) -> None:
+        self.at = phase, epoch
+
+    def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        if (phase.index, epoch) == self.at:
+            raise StoppedError

@@ -27,8 +27,7 @@ def softmax(row: Tensor) -> list[Tensor]:
 
 def cross_entropy(logits: Tensor, labels: Sequence[int]) -> Tensor:
     return sum(
-        -(row[label] - sum(value.exp() for value in row).log())
-        for row, label in zip(logits, labels, strict=True)
+        -(row[label] - sum(value.exp() for value in row).log()) for row, label in zip(logits, labels, strict=True)
     ) / len(labels)
 
 

@@ -1,4 +1,4 @@
-"""Whether the fast engines train as well as the plain one (docs/speed.md).
+"""Whether the fast engines train as well as the plain one (notebook/speed.md).
 
     python tools/compare_engines.py OUT.json --root DATA [--engines eager,compiled] [--seeds 0,1,2,3,4,5,6,7]
 
@@ -20,9 +20,9 @@ import arguments
 from phasezero import run
 from phasezero.config import RunConfig, parse_assignments
 from phasezero.data.catalog import load_data
-from phasezero.engine import passes
+from phasezero.engine import stage
 from phasezero.presets import preset
-from phasezero.results.files import write_whole
+from phasezero.records.files import write_whole
 
 FORMAT = "phasezero-engines-1"
 SHORT = {
@@ -53,11 +53,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=arguments.numbers, default=list(range(8)))
     parser.add_argument("--set", action="append", default=[], help="key=value of every run, as YAML")
     wanted = parser.parse_args()
-    passes.COMPILATION_PAYS = 0  # type: ignore[attr-defined]  # the loss is compiled, too, as in a long run
+    stage.COMPILATION_PAYS = 0  # type: ignore[attr-defined]  # the loss is compiled, too, as in a long run
     settings, engines = parse_assignments(wanted.set), wanted.engines.split(",")
     data, rows = load_data("cifar100", wanted.root), []
     for seed, engine in product(wanted.seeds, engines):
-        record = run(short_run(engine, seed, settings), data=data)
+        record = run(short_run(engine, seed, settings), data=data).record
         phase = record["phases"][0]
         rows.append(
             {

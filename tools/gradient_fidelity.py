@@ -1,4 +1,4 @@
-"""How well CwD's gradient survives half precision (docs/results.md, "What moved the number").
+"""How well CwD's gradient survives half precision (notebook/results.md, "What moved the number").
 
     python tools/gradient_fidelity.py OUT.json --root DATA [--epochs 0,1] [--state STORED.safetensors ...]
 
@@ -28,7 +28,7 @@ from phasezero.data.catalog import load_data
 from phasezero.engine.trainer import Trainer
 from phasezero.initial.cwd import class_wise_decorrelation
 from phasezero.presets import preset
-from phasezero.results.files import write_whole
+from phasezero.records.files import write_whole
 from phasezero.seeding import generator
 
 FORMAT = "phasezero-gradients-1"
@@ -52,14 +52,12 @@ def make_trainer(root: Path | None, network: str = "resnet18-cifar") -> Trainer:
     return trainer
 
 
-def states(
-    root: Path | None, epochs: list[int], stored: list[Path]
-) -> Iterator[tuple[str, dict[str, Tensor]]]:
+def states(root: Path | None, epochs: list[int], stored: list[Path]) -> Iterator[tuple[str, dict[str, Tensor]]]:
     trainer = make_trainer(root)
     phase = trainer.stream.phases[0]
     stage = trainer.method.stages(trainer.model, phase, trainer.config.training.first)[0]
-    loss = trainer._with_initial_terms(stage.loss, phase)
-    training = trainer._make_pass(stage, loss, torch.cat(trainer.train_by_class[: phase.seen]))
+    loss = trainer.with_initial_terms(stage.loss, phase)
+    training = trainer.make_pass(stage, loss, torch.cat(trainer.train_by_class[: phase.seen]))
     done = 0
     for wanted in sorted(epochs):
         for epoch in range(done, wanted):
@@ -81,20 +79,15 @@ def gradients(root: Path | None, state: dict[str, Tensor], precision: str) -> li
     model.to(torch.float64 if precision == "fp64" else torch.float32).train()
     weights, found = list(model.backbone.parameters()), []
     images = torch.cat(trainer.train_by_class[:50])
-    for ticket in itertools.islice(trainer.train.train_batches(images, 128, generator(0)), BATCHES):
-        batch, labels = trainer.train.prepare(ticket)
+    for plan in itertools.islice(trainer.train.train_batches(images, 128, generator(0)), BATCHES):
+        batch, labels = trainer.train.prepare(plan)
         output = model(batch.to(weights[0].dtype))
         losses = {
             "cwd": class_wise_decorrelation(output.features, labels),
             "cross_entropy": F.cross_entropy(output.logits, labels),
         }
-        scaled = {
-            name: torch.autograd.grad(loss * SCALE, weights, retain_graph=True)
-            for name, loss in losses.items()
-        }
-        found.append(
-            {name: torch.cat([g.flatten().double() for g in some]) / SCALE for name, some in scaled.items()}
-        )
+        scaled = {name: torch.autograd.grad(loss * SCALE, weights, retain_graph=True) for name, loss in losses.items()}
+        found.append({name: torch.cat([g.flatten().double() for g in some]) / SCALE for name, some in scaled.items()})
     return found
 
 

@@ -41,8 +41,7 @@ TABLE_MARK = "<!-- the table below is written by tools/make_glyphs.py -->\n"
 # No candidates are accented capitals, since room for their marks would shrink every other glyph, and
 # dots, commas, quotes and bars, which at this size are specks without a shape.
 CANDIDATES = (
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-    "&@#$%?!*+=~^<>{}[]()/\\£€¥§©¿ßæøåçñðþÆØÞéüäö¢®«»"
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789&@#$%?!*+=~^<>{}[]()/\\£€¥§©¿ßæøåçñðþÆØÞéüäö¢®«»"
 )
 CLASSES = 100
 FILE_PATTERN = "{package}-latin-400-normal.woff2"  # bold and italic would add images but little variety
@@ -89,8 +88,7 @@ def check_package(modules: Path, package: str, version: str, licence: str) -> No
     manifest = json.loads((modules / "@fontsource" / package / "package.json").read_text())
     if (manifest["version"], manifest["license"]) != (version, licence):
         raise SystemExit(
-            f"{package}: installed {manifest['version']} under {manifest['license']}, "
-            f"listed {version} under {licence}"
+            f"{package}: installed {manifest['version']} under {manifest['license']}, listed {version} under {licence}"
         )
 
 
@@ -209,8 +207,7 @@ def distinct_characters(typefaces: list[Typeface]) -> list[int]:
     kept: list[int] = []
     for index, character in enumerate(CANDIDATES):
         seen, tested = (
-            {face.images[index].tobytes() for face in typefaces if face.side == side}
-            for side in ("train", "test")
+            {face.images[index].tobytes() for face in typefaces if face.side == side} for side in ("train", "test")
         )
         earlier = [k for k in kept if look_alike[index, k] >= LOOK_ALIKE_SHARE]
         if seen & tested:

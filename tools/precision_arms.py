@@ -1,4 +1,4 @@
-"""Which of precision, pooling and tail batches moves LUCIR+CwD's number (docs/results.md, "What moved the number").
+"""Which of precision, pooling and tail batches moves LUCIR+CwD's number (notebook/results.md, "What moved the number").
 
     python tools/precision_arms.py OUT --root DATA --seeds 0,1 [--arms bf16,prototype]
 
@@ -20,11 +20,11 @@ import torch
 from rich.console import Console
 
 from phasezero.config import RunConfig
-from phasezero.data.loader import Ticket
-from phasezero.engine.passes import StagePass
+from phasezero.data.loader import BatchPlan
+from phasezero.engine.stage import StagePass
 from phasezero.nets import NETWORKS, Features, ResNet
 from phasezero.presets import build_config
-from phasezero.session import run_all
+from phasezero.runs.session import run_all
 
 
 class RoundedResNet(ResNet):
@@ -47,11 +47,11 @@ def leave_out_tails() -> None:
     """From now on that network is trained without the epoch's smaller last batch; phasezero has no such switch."""
     all_batches = StagePass._batches
 
-    def full_batches(stage_pass: StagePass, rng: torch.Generator) -> Iterator[Ticket]:
+    def full_batches(stage_pass: StagePass, rng: torch.Generator) -> Iterator[BatchPlan]:
         rounded = isinstance(stage_pass.model.backbone, RoundedResNet)
-        for ticket in all_batches(stage_pass, rng):
-            if not rounded or ticket[-1].shape[-1] == stage_pass.stage.schedule.batch_size:
-                yield ticket
+        for plan in all_batches(stage_pass, rng):
+            if not rounded or plan[-1].shape[-1] == stage_pass.stage.schedule.batch_size:
+                yield plan
 
     StagePass._batches = full_batches  # type: ignore[assignment, method-assign]
 

@@ -1,4 +1,4 @@
-"""How CwD weighs against a method's own loss at the start (docs/results.md, "PODNet and what CwD does for it").
+"""How CwD weighs against a method's own loss at the start (notebook/results.md, "PODNet and what CwD does for it").
 
     python tools/term_strength.py OUT.json --root DATA
 
@@ -23,7 +23,7 @@ from phasezero.engine.trainer import Trainer
 from phasezero.initial.cwd import class_wise_decorrelation
 from phasezero.methods import Batch
 from phasezero.presets import build_config
-from phasezero.results.files import write_whole
+from phasezero.records.files import write_whole
 from phasezero.seeding import generator
 
 FORMAT = "phasezero-term-strength-1"
@@ -45,8 +45,8 @@ def at_the_start(method: str, data: ImageData) -> dict[str, float]:
 
     values, still, ratios = [], [], []
     images = torch.cat(trainer.train_by_class[: phase.seen])
-    for ticket in itertools.islice(trainer.train.train_batches(images, 128, generator(0)), BATCHES):
-        views, labels = trainer.train.prepare(ticket)
+    for plan in itertools.islice(trainer.train.train_batches(images, 128, generator(0)), BATCHES):
+        views, labels = trainer.train.prepare(plan)
         output = model(views)
         cwd = class_wise_decorrelation(output.features, labels)
         own = own_loss(Batch(views, labels, output, None))

@@ -1,7 +1,7 @@
-"""The configuration of a run: frozen dataclasses, every field that can move a number, YAML in and out.
+"""The configuration of a run: frozen dataclasses, every field that can affect a number, YAML in and out.
 
-A preset (presets.py) is a function that returns one. Whatever comes from outside (YAML, `--set`) is checked
-field by field; an unknown key is refused with the nearest known one.
+Whatever comes from outside (YAML, `--set`) is checked field by field; an unknown key is rejected with the nearest known
+one. presets.py builds configurations from names.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, Literal
 
 import yaml
 
-from phasezero.bounds import refuse_outside, refuse_unprintable
 from phasezero.errors import UserError, unknown
 from phasezero.initial import TERMS, TermOptions
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS, MethodOptions
 from phasezero.methods.lucir import Lucir
 from phasezero.nets import NETWORKS
-from phasezero.schedule import Schedule
+from phasezero.schedule import Training
+from phasezero.validation import BATCH_SIZE, POSITIVE, Limited, check_number, check_printable, option
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class Protocol:
     def __post_init__(self) -> None:
         MemoryRule.parse(self.memory)
 
+    @property
+    def first_classes(self) -> int:
+        """Return how many classes phase 0 has."""
+        return self.phase_sizes[0] if self.phase_sizes else self.base
+
 
 @dataclass(frozen=True)
 class Network:
@@ -53,29 +58,32 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Training:
-    first: Schedule = Schedule()  # phase 0
-    later: Schedule = Schedule()
-    brightness: float = 0.0  # jitter of the training images; PODNet's and AANets' codes: 63/255 = 0.247
-
-
-@dataclass(frozen=True)
-class Engine:
-    """How it is computed. `auto` is settled when the run starts; the record says what was used."""
+class Engine(Limited):
+    """How a run is computed. `auto` is settled when it starts; the record says what was used."""
 
     device: str = "auto"
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"
     engine: Literal["auto", "eager", "captured", "compiled"] = "auto"
-    threads: int = 0  # of a CPU; 0: all there are. Rounding depends on it, and so do the last digits
-    test_batch_size: int = 500  # at a time in evaluation; on a CPU 64 at most, which fit its caches
-    loss_limit: float = 1e4  # a mean epoch loss beyond this is called divergence
+    threads: int = option(0, least=0, most=1024)  # of a CPU; 0: all there are. Rounding depends on it
+    test_batch_size: int = option(500, **BATCH_SIZE)  # in evaluation; on a CPU 64 at most, which fit its caches
+    loss_limit: float = option(1e4, **POSITIVE, infinite=True)  # a larger mean loss of an epoch means divergence
     # Of image files: decoded once and kept on the device, or decoded anew in each epoch. The training views differ
     # slightly (docs/protocols.md). auto: resident on a CUDA device with room for them (data/sources.py), else files.
-    photos: Literal["auto", "resident", "files"] = "auto"
+    photos: Literal["auto", "resident", "files"] = option("auto", before="auto")
 
 
 @dataclass(frozen=True)
 class RunConfig:
+    """The complete configuration of a run.
+
+    >>> from phasezero import RunConfig, preset
+    >>> config = preset("lucir+cwd/glyphs/b50s10").override({"training.first.lr": 0.05})
+    >>> config.training.first.lr, config.initial[0].label
+    (0.05, 'cwd:0.1')
+    >>> RunConfig.from_dict(config.to_dict()) == config
+    True
+    """
+
     name: str = ""
     seed: int = 0  # initialisation, data order and augmentation
     protocol: Protocol = Protocol()
@@ -88,16 +96,20 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise UserError(f"seed: must not be negative, got {self.seed}")
-        refuse_unprintable("name", self.name)
-        refuse_unprintable("protocol.data", self.protocol.data)
+        check_printable("name", self.name)
+        check_printable("protocol.data", self.protocol.data)
         for place, term in enumerate(self.initial):
-            refuse_unprintable(f"the file of initial.{place}", term.file)
+            check_printable(f"the file of initial.{place}", term.file)
+
+    @property
+    def method_name(self) -> str:
+        """Return the method with its variant: `lucir-original`."""
+        return "-".join(filter(None, [self.method.name, self.method.variant]))
 
     @property
     def label(self) -> str:
-        """`lucir+cwd`, `lucir-original`: the method, its variant and its phase-0 terms."""
-        method = "-".join(filter(None, [self.method.name, self.method.variant]))
-        return "+".join([method, *(term.name for term in self.initial)])
+        """Return the method, its variant and its phase-0 terms: `lucir+cwd`."""
+        return "+".join([self.method_name, *(term.name for term in self.initial)])
 
     def to_dict(self) -> dict[str, Any]:
         plain: dict[str, Any] = _plain(dataclasses.asdict(self))
@@ -109,42 +121,79 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
+        """Build a configuration from nested settings; a missing setting has its default."""
         config: RunConfig = _build(cls, values, "")
         return config
 
+    @classmethod
+    def from_record(cls, values: Mapping[str, Any]) -> RunConfig:
+        """Build the configuration of a record, which may be older than some settings."""
+        return cls.from_dict(complete(values))
+
     def override(self, assignments: Mapping[str, Any]) -> RunConfig:
-        """`{"training.first.lr": 0.2}` -> a new configuration; keys are dotted paths."""
+        """Return a changed configuration; keys are dotted paths: `{"training.first.lr": 0.2}`."""
         if not assignments:
             return self
         if "method.variant" in assignments:  # it only names what a preset has set
-            raise UserError(
-                "method.variant: a variant is chosen by the method's name, such as lucir-original"
-            )
+            raise UserError("method.variant: a variant is chosen by the method's name, such as lucir-original")
         values = self.to_dict()
         for path, value in assignments.items():
             _assign(values, path, value)
         return RunConfig.from_dict(values)
 
 
+def complete(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record's configuration with the settings it is too old to name, at the values they had then.
+
+    A method or term that is not registered here is left as it is.
+    """
+    sections = dict(config)
+    if "engine" in config:
+        sections["engine"] = _complete(Engine, config["engine"])
+    if "method" in config:
+        sections["method"] = _complete_options(METHODS, config["method"])
+    if "initial" in config:
+        sections["initial"] = [_complete_options(TERMS, term) for term in config["initial"]]
+    return sections
+
+
+def _complete_options(registry: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    name = options["name"]
+    return _complete(registry[name].Options, options) if name in registry else dict(options)
+
+
+def _complete(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    known = dataclasses.fields(kind)
+    return {one.name: one.metadata["before"] for one in known if "before" in one.metadata} | dict(values)
+
+
 def load_yaml(path: str | Path) -> RunConfig:
+    """Read a configuration from a YAML file.
+
+    >>> import pathlib, tempfile
+    >>> from phasezero import load_yaml, preset
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "mine.yaml"
+    >>> _ = file.write_text(preset("lucir/glyphs/b50s10").to_yaml())
+    >>> load_yaml(file) == preset("lucir/glyphs/b50s10")
+    True
+    """
     try:
-        values = list(yaml.load_all(Path(path).read_text(), _NoRepetition))
+        values = list(yaml.load_all(Path(path).read_text(), _UniqueKeys))
     except OSError as error:
         raise UserError(f"configuration {path} cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, ValueError) as error:  # the latter: no UTF-8, or a date that is none
+    except (yaml.YAMLError, ValueError) as error:  # the latter: not UTF-8, or an impossible date
         raise UserError(f"configuration {path} is not YAML: {error}") from None
     if len(values) > 1:
         raise UserError(f"configuration {path} holds {len(values)} configurations; --config takes one")
     (value,) = values or [None]
     if not isinstance(value, dict):
-        raise UserError(
-            f"configuration {path}: a mapping of sections is expected, got {type(value).__name__}"
-        )
+        raise UserError(f"configuration {path}: a mapping of sections is expected, got {type(value).__name__}")
     return RunConfig.from_dict(value)
 
 
-class _NoRepetition(yaml.SafeLoader):
-    """YAML in which a key that is given twice is a mistake: PyYAML would take the last one."""
+class _UniqueKeys(yaml.SafeLoader):
+    """Reject a key that is given twice: PyYAML would take the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value]
@@ -154,7 +203,7 @@ class _NoRepetition(yaml.SafeLoader):
 
 
 def parse_assignments(texts: list[str]) -> dict[str, Any]:
-    """`--set key=value` texts; the value is read as YAML (0.2, true, [80, 120], a word)."""
+    """Read `key=value` texts; the value is YAML (0.2, true, [80, 120], a word)."""
     assignments = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -162,13 +211,13 @@ def parse_assignments(texts: list[str]) -> dict[str, Any]:
             raise UserError(f"--set {text!r}: write key=value, for example training.first.lr=0.2")
         try:
             assignments[key.strip()] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError):  # the latter: a date that is none, a number without end
+        except (yaml.YAMLError, ValueError):  # the latter: an impossible date, a number without end
             raise UserError(f"--set {text!r}: the value cannot be read") from None
     return assignments
 
 
 def parse_term(text: str) -> TermOptions:
-    """`cwd:0.5` or `cwd` (the term's own default weight)."""
+    """Read `cwd:0.5`, or `cwd` for the term's own default weight."""
     name, colon, weight = text.partition(":")
     options = TERMS[name].Options
     if not colon:
@@ -177,13 +226,15 @@ def parse_term(text: str) -> TermOptions:
         number = float(weight)
     except ValueError:
         raise UserError(f"initial {text!r}: the weight after the colon must be a number") from None
-    refuse_outside(f"initial {text!r}.weight", number)
+    check_number(f"initial {text!r}.weight", number, options.__dataclass_fields__["weight"])
     return options(weight=number)
 
 
 def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as (dotted key, value)."""
+    """Yield nested settings as (dotted key, value); entries of a list of mappings have numbers for keys."""
     for key, value in config.items():
+        if isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+            value = {str(place): one for place, one in enumerate(value)}
         if isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{key}.")
         else:
@@ -202,62 +253,57 @@ def _assign(values: dict[str, Any], path: str, value: Any) -> None:
     *parents, last = path.split(".")
     node: Any = values
     for depth, key in enumerate(parents):
-        where = ".".join(parents[:depth])
-        if isinstance(node, list):
-            if not key.isdecimal() or int(key) >= len(node):
-                raise UserError(f"{path}: {where} has {len(node)} entries; write its index, from 0")
-            node = node[int(key)]
-        elif isinstance(node, dict) and key in node:
-            node = node[key]
-        else:
-            raise unknown(
-                f"key in {where or 'the configuration'}", key, node if isinstance(node, dict) else ()
-            )
-    if isinstance(node, list) and last.isdecimal() and int(last) < len(node):
-        node[int(last)] = value
-    elif isinstance(node, dict) and last in node:
-        node[last] = value
-    else:
-        known = (
-            node if isinstance(node, dict) else map(str, range(len(node))) if isinstance(node, list) else ()
-        )
-        raise unknown(f"key in {'.'.join(parents) or 'the configuration'}", last, known)
+        node = node[_entry(node, key, ".".join(parents[:depth]))]
+    node[_entry(node, last, ".".join(parents))] = value
+
+
+def _entry(node: Any, key: str, where: str) -> Any:
+    """Return the key of an entry of a mapping or a list; raise UserError where there is none."""
+    if isinstance(node, dict) and key in node:
+        return key
+    if isinstance(node, list) and key.isdecimal() and int(key) < len(node):
+        return int(key)
+    known = node if isinstance(node, dict) else map(str, range(len(node))) if isinstance(node, list) else ()
+    raise unknown(f"key in {where or 'the configuration'}", key, known)
 
 
 _type_hints = functools.cache(typing.get_type_hints)  # evaluating annotations is the slow part of reading
 
 
 def _build(kind: type, values: Any, where: str) -> Any:
-    """A dataclass from a mapping, each field converted to its annotated type."""
+    """Build a dataclass from a mapping, each field converted to its annotated type."""
     if not isinstance(values, Mapping):
         raise UserError(f"{where or 'configuration'}: a mapping is expected, got {values!r}")
     if kind is MethodOptions or kind is TermOptions:
-        registry: Any = METHODS if kind is MethodOptions else TERMS
-        if "name" not in values:
-            raise UserError(f"{where}: a name is needed, one of {', '.join(registry)}")
-        kind = registry[_convert(str, values["name"], f"{where}.name")].Options
-        variant = _convert(str, values.get("variant", ""), f"{where}.variant")
-        if registry is METHODS and variant:
-            known = METHODS[values["name"]].variants
-            if variant not in known:
-                raise unknown(f"variant of {values['name']}", variant, known)
-    hints = _type_hints(kind)
-    names = [entry.name for entry in dataclasses.fields(kind)]
+        kind = _options_class(METHODS if kind is MethodOptions else TERMS, values, where)
+    hints, known = _type_hints(kind), {entry.name: entry for entry in dataclasses.fields(kind)}
     for key in values:
-        if key not in names:
-            raise unknown(f"key in {where or 'the configuration'}", key, names)
+        if key not in known:
+            raise unknown(f"key in {where or 'the configuration'}", key, known)
     prefix = f"{where}." if where else ""
-    return kind(**{key: _convert(hints[key], value, prefix + key) for key, value in values.items()})
+    return kind(**{k: _convert(hints[k], value, prefix + k, known[k]) for k, value in values.items()})
 
 
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    found = _converted(hint, value, where)
+def _options_class(registry: Any, values: Mapping[str, Any], where: str) -> type:
+    """Return the options class of the method or term that is named; check the variant."""
+    if "name" not in values:
+        raise UserError(f"{where}: a name is needed, one of {', '.join(registry)}")
+    entry = registry[_convert(str, values["name"], f"{where}.name")]
+    variant = _convert(str, values.get("variant", ""), f"{where}.variant")
+    if variant and registry is METHODS and variant not in entry.variants:
+        raise unknown(f"variant of {values['name']}", variant, entry.variants)
+    options: type = entry.Options
+    return options
+
+
+def _convert(hint: Any, value: Any, where: str, limits: dataclasses.Field[Any] | None = None) -> Any:
+    found = _converted(hint, value, where, limits)
     if isinstance(found, int | float) and not isinstance(found, bool):
-        refuse_outside(where, found)
+        check_number(where, found, limits)
     return found
 
 
-def _converted(hint: Any, value: Any, where: str) -> Any:
+def _converted(hint: Any, value: Any, where: str, limits: dataclasses.Field[Any] | None) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return _build(hint, value, where)
@@ -268,13 +314,13 @@ def _converted(hint: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise UserError(f"{where}: a list is expected, got {value!r}")
-        return tuple(_convert(arguments[0], item, f"{where}.{i}") for i, item in enumerate(value))
+        return tuple(_convert(arguments[0], item, f"{where}.{i}", limits) for i, item in enumerate(value))
     if origin in (typing.Union, types.UnionType):
         wants_list = isinstance(value, list | tuple)
         options = [option for option in arguments if (typing.get_origin(option) is tuple) == wants_list]
-        return _convert(options[0], value, where)
+        return _convert(options[0], value, where, limits)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        refuse_outside(where, value)  # here already: float() fails at a whole number without end
+        check_number(where, value, limits)  # here already: float() fails at a whole number without end
         return float(value)
     if hint is float and isinstance(value, str):
         try:

@@ -1,7 +1,7 @@
-"""The one exception that is meant for people.
+"""The exception that is meant for people.
 
-Anything a user can get wrong (a name, a path, a number that does not fit) raises `UserError`; the command
-prints its message without a traceback and exits with code 2. Whatever else escapes is a fault of ours.
+Anything a user can get wrong (a name, a path, a number that does not fit) raises `UserError`. The command prints its
+message without a traceback and exits with code 2. Any other exception that escapes is a bug.
 """
 
 from __future__ import annotations
@@ -13,15 +13,27 @@ MOST_NAMED = 50  # in a message
 
 
 class UserError(ValueError):
-    """Bad input: says what was wrong, where, and what to do."""
+    """Bad input: says what is wrong, where, and what to do.
+
+    >>> from phasezero import UserError, preset
+    >>> try:
+    ...     preset("lucyr/glyphs/b50s10")
+    ... except UserError as error:
+    ...     print(error)
+    unknown method 'lucyr'; did you mean 'lucir'?
+    """
+
+
+class DivergenceError(RuntimeError):
+    """Training produced a loss that is not a number or far too large, or a network that sees no difference."""
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
-    """The error for a name nobody knows, with the nearest one that somebody does."""
+    """Return the error for an unknown name, with the nearest known one."""
     choices = sorted(known)
     if nearest := difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5):
         hint = f"did you mean {nearest[0]!r}?"
-    elif len(choices) > MOST_NAMED:  # presets
+    elif len(choices) > MOST_NAMED:
         hint = f"`phasezero list` names the {len(choices)} there are"
     else:
         hint = f"known: {', '.join(choices) or 'none'}"

@@ -1,75 +1,79 @@
-"""Exemplars: how many, which, and who chooses them. They are kept as indices into the training images."""
+"""Exemplars: how many are kept, and which. They are indices into the training images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
-from phasezero.bounds import whole_number
 from phasezero.errors import UserError, unknown
+from phasezero.validation import whole_number
+
+CHUNK_IMAGES = 128 * 1024
+"""Images that are herded at once, classes padded to the same length: 512 MB of 512-d features in float64."""
 
 
 @dataclass(frozen=True)
 class MemoryRule:
-    """`per_class:R` keeps R of each class for ever; `total:M` shares M images among the classes seen."""
+    """`per_class:R` keeps R images of each class; `total:M` shares M images among the classes seen."""
 
-    kind: Literal["per_class", "total"]
+    kind: str
     count: int
 
     @classmethod
     def parse(cls, text: str) -> MemoryRule:
+        """Return the rule that a text describes."""
         kind, _, written = text.partition(":")
         if kind not in ("per_class", "total"):
             raise unknown("memory rule", kind, ("per_class", "total"))
         count = whole_number(written)
         if count is None:
             raise UserError(f"memory: write per_class:20 or total:2000, got {text!r}")
-        return cls("per_class" if kind == "per_class" else "total", count)
+        return cls(kind, count)
 
     def quota(self, seen_classes: int) -> int:
-        """Exemplars a class may keep when so many classes are known."""
+        """Return how many exemplars a class may keep after `seen_classes` classes."""
         return self.count if self.kind == "per_class" else self.count // seen_classes
 
 
 def herd(features: Tensor, valid: Tensor, count: int) -> Tensor:
-    """Herding for many classes at once: features [C, n, d], valid [C, n] -> the first `count` picks [C, count].
+    """Return the first `count` picks [C, count] of herding, for features [C, n, d] of several classes at once.
 
-    iCaRL's rule on unit features, as in the published CwD code: the k-th pick brings the mean of the picks
-    nearest to the class mean (which is not normalised again), each image at most once. With t = k * mean - sum
-    of the earlier picks, the nearest is the largest t.x - |x|^2/2. In float64, so that the choice does not
-    depend on how classes are chunked.
+    `valid` [C, n] marks the images that exist: classes may have different numbers of images.
+
+    This is iCaRL's rule on unit features, as in the published CwD code: the k-th pick brings the mean of the picks
+    nearest to the class mean (which is not normalised again), and each image is picked at most once. With
+    t = k * mean - sum of the earlier picks, that image has the largest t.x - |x|^2 / 2. The computation is in float64,
+    so that the picks do not depend on which classes are herded at once.
+
+    >>> import torch
+    >>> from phasezero import herd
+    >>> features = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
+    >>> herd(features, torch.ones(1, 3, dtype=torch.bool), count=1)
+    tensor([[2]])
     """
     x = F.normalize(features.double(), dim=2) * valid[..., None]
     mean = x.sum(1) / valid.sum(1, keepdim=True)
     half_norms = x.square().sum(2) / 2
-    free = valid.clone()
-    total = torch.zeros_like(mean)
-    picks = []
-    for k in range(1, count + 1):
-        target = k * mean - total
+    free, total = valid.clone(), torch.zeros_like(mean)
+    rows = torch.arange(len(x), device=x.device)
+    picks = torch.empty(len(x), count, dtype=torch.long, device=x.device)
+    for k in range(count):
+        target = (k + 1) * mean - total
         score = torch.einsum("cnd,cd->cn", x, target) - half_norms
         pick = score.masked_fill(~free, -torch.inf).argmax(1)
         free.scatter_(1, pick[:, None], False)
-        total += x[torch.arange(len(x), device=x.device), pick]
-        picks.append(pick)
-    return torch.stack(picks, 1) if picks else pick_nothing(features)
-
-
-def pick_nothing(features: Tensor) -> Tensor:
-    return torch.empty(len(features), 0, dtype=torch.long, device=features.device)
-
-
-CHUNK_ELEMENTS = 64 * 1024 * 1024
-"""Herding takes as many classes at a time as keep the feature block under this many numbers (512 MB)."""
+        total += x[rows, pick]
+        picks[:, k] = pick
+    return picks
 
 
 class ExemplarMemory:
-    """Which training images of which class (by position) are kept, best first."""
+    """Hold the exemplars of each class, by its position in the stream, best first."""
 
     def __init__(self, rule: MemoryRule, selection: str) -> None:
         if selection not in ("herding", "random"):
@@ -79,10 +83,11 @@ class ExemplarMemory:
         self.by_class: list[Tensor] = []
 
     def counts(self) -> list[int]:
+        """Return the number of exemplars of each class."""
         return [len(indices) for indices in self.by_class]
 
     def indices(self) -> Tensor:
-        """All exemplars, class after class."""
+        """Return all exemplars, class after class."""
         return torch.cat(self.by_class) if self.by_class else torch.empty(0, dtype=torch.long)
 
     def choose(
@@ -92,38 +97,26 @@ class ExemplarMemory:
         features_of: Callable[[Tensor], Tensor],
         rng: torch.Generator,
     ) -> list[Tensor]:
-        """Exemplars of all classes: `kept` cut to the quota, and as many of each class of `new` (indices)."""
+        """Return exemplars of all classes: `kept` cut to the quota, and as many images of each class in `new`."""
         quota = self.rule.quota(len(kept) + len(new))
-        counts = [min(quota, len(indices)) for indices in new]
         if self.selection == "random":
-            shuffled = [indices[torch.randperm(len(indices), generator=rng)] for indices in new]
-            chosen = [indices[:count] for indices, count in zip(shuffled, counts, strict=True)]
+            chosen = [indices[torch.randperm(len(indices), generator=rng)][:quota] for indices in new]
         elif quota:
-            chosen = self._herd_chunked(new, counts, features_of)
-        else:
+            chosen = _herd_classes(new, quota, features_of)
+        else:  # without asking for features
             chosen = [indices[:0] for indices in new]
         return [*(indices[:quota] for indices in kept), *chosen]
 
-    def _herd_chunked(
-        self, classes: Sequence[Tensor], counts: Sequence[int], features_of: Callable[[Tensor], Tensor]
-    ) -> list[Tensor]:
-        chosen: list[Tensor] = []
-        position = 0
-        while position < len(classes):
-            # The first class of a chunk tells the feature size; the chunk then takes what fits beside it.
-            block = [features_of(classes[position])]
-            longest, width = block[0].shape
-            while (follower := position + len(block)) < len(classes):
-                longest = max(longest, len(classes[follower]))
-                if (len(block) + 1) * longest * width > CHUNK_ELEMENTS:
-                    break
-                block.append(features_of(classes[follower]))
-            valid = torch.zeros(len(block), max(map(len, block)), dtype=torch.bool, device=block[0].device)
-            for row, features in zip(valid, block, strict=True):
-                row[: len(features)] = True
-            padded = torch.nn.utils.rnn.pad_sequence(block, batch_first=True)
-            picks = herd(padded, valid, max(counts[position : position + len(block)])).cpu()
-            for row, pick in enumerate(picks, start=position):
-                chosen.append(classes[row][pick[: counts[row]]])
-            position += len(block)
-        return chosen
+
+def _herd_classes(classes: Sequence[Tensor], quota: int, features_of: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """Return up to `quota` images of each class by herding, many classes at once."""
+    chosen = []
+    at_once = max(1, CHUNK_IMAGES // max(map(len, classes)))
+    for start in range(0, len(classes), at_once):
+        chunk = classes[start : start + at_once]
+        features = pad_sequence([features_of(indices) for indices in chunk], batch_first=True)
+        sizes = torch.tensor([len(indices) for indices in chunk], device=features.device)
+        valid = torch.arange(features.shape[1], device=features.device) < sizes[:, None]
+        picks = herd(features, valid, min(quota, features.shape[1])).cpu()
+        chosen += [indices[pick[: min(quota, len(indices))]] for indices, pick in zip(chunk, picks, strict=True)]
+    return chosen

@@ -1,56 +1,56 @@
-"""Presets: complete configurations by name, `METHOD[-VARIANT][+TERM]/DATA/bBsS`.
+"""Presets: complete configurations by name, `METHOD[-VARIANT][+TERM[:WEIGHT]]/DATA/bBsS[rR][,KEY=VALUE]`.
 
-A data set says how networks are commonly trained on it; a method and a phase-0 term bring what their authors
-set otherwise there (`published`, beside their equations). A preset is the three together.
+A data set says how networks are usually trained on it; a method and a phase-0 term bring what their authors set
+otherwise there (`published`, beside their equations). A preset is the three together. Names are parsed, so any B and S
+will do, and the name of every run is itself a preset: `lucir/cifar100/b50s10,epochs=20,method.imprint=true`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from phasezero.config import Engine, Network, Protocol, RunConfig, Training, leaves, parse_term
-from phasezero.data.catalog import DATA_SETS, split_name
+import yaml
+
+from phasezero.config import Engine, Network, Protocol, RunConfig, leaves, parse_assignments, parse_term
+from phasezero.data.catalog import DATA_SETS, family_of, find_data_set
 from phasezero.errors import UserError, unknown
-from phasezero.initial import TERMS, TermOptions
+from phasezero.initial import TERMS
 from phasezero.methods import METHODS
-from phasezero.registry import Registry
-from phasezero.schedule import Schedule
 
-PRESETS: Registry[Callable[[], RunConfig]] = Registry("preset")
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a data set is trained, and the protocols published on it; None where only the user can know."""
-
-    network: Network
-    training: Training
-    base: int | None = 50
-    steps: tuple[int, ...] = (10, 5, 2)
-    threads: int = 0
+SYNTAX = "METHOD[+TERM[:WEIGHT]]/DATA/bBsS, such as lucir+cwd/cifar100/b50s10"
+_SIZES = re.compile(r"b([0-9]{1,9})s([0-9]{1,9})(?:r([0-9]{1,9}))?|sizes([0-9]{1,9}(?:-[0-9]{1,9})*)")
+_SETTING = re.compile(r",(?=[a-z_0-9.]+=)")  # a comma within a list is none
 
 
-_IMAGENET = Training(*2 * (Schedule(epochs=90, milestones=(30, 60), weight_decay=1e-4),))
+def preset(name: str, *, seed: int = 0) -> RunConfig:
+    """Return the configuration of that name.
 
-RECIPES = {
-    # In small: the same shape (a long flat start, two drops) for a network that a CPU trains in a minute.
-    "glyphs": Recipe(
-        Network("resnet-glyphs"),
-        Training(
-            Schedule(epochs=10, milestones=(7, 9), batch_size=64),
-            Schedule(epochs=6, milestones=(4, 5), batch_size=64),
-        ),
-        threads=1,  # so small a network gains little by a second one: runs side by side gain more
-    ),
-    "cifar100": Recipe(Network("resnet18-cifar"), Training()),
-    "imagenet100": Recipe(Network("resnet18"), _IMAGENET),
-    "imagenet": Recipe(Network("resnet18"), _IMAGENET, base=100, steps=(100, 50)),
-    "folder": Recipe(Network("resnet18"), _IMAGENET, base=None),
-}
-LIKE_IMAGENET100 = ("imagenet100-cwd", "imagenet100-lucir", "imagenet100-podnet")
+    >>> from phasezero import preset
+    >>> preset("lucir+cwd/cifar100/b50s10").initial[0].label
+    'cwd:0.5'
+    >>> preset("podnet/glyphs/b20s4,epochs=3").training.later.epochs
+    3
+    """
+    plain, *settings = _SETTING.split(name)
+    label, _, rest = plain.partition("/")
+    data, _, text = rest.rpartition("/")
+    sizes = _SIZES.fullmatch(text)
+    if not data or not sizes:
+        raise UserError(f"preset {name!r}: write {SYNTAX}")
+    method, *terms = label.split("+")
+    base, step, kept, listed = sizes.groups()
+    if listed:
+        config = build_config(method, data, initial=terms, base=1, step=1)
+        config = config.override({"protocol.phase_sizes": [int(size) for size in listed.split("-")]})
+    else:
+        config = build_config(method, data, initial=terms, base=int(base), step=int(step))
+    if kept:
+        config = config.override({"protocol.memory": f"per_class:{kept}"})
+    return with_name(with_settings(replace(config, seed=seed), parse_assignments(settings)))
 
 
 def build_config(
@@ -61,128 +61,166 @@ def build_config(
     base: int | None = None,
     step: int | None = None,
 ) -> RunConfig:
-    """A complete configuration from names: `lucir` or `lucir-original`; terms such as `cwd` or `cwd:0.75`."""
-    name = split_name(data)[0]
-    data_set = DATA_SETS[name]
-    recipe = RECIPES["imagenet100" if name in LIKE_IMAGENET100 else name]
-    family = family_of(data)
+    """Build a complete configuration from names: `lucir` or `lucir-original`; terms such as `cwd` or `cwd:0.75`."""
+    return with_name(_assemble(method, data, initial, base, step))
+
+
+def _assemble(method: str, data: str, initial: Sequence[str], base: int | None, step: int | None) -> RunConfig:
+    """Put together what data set, method and terms say; without a name."""
+    data_set, family = find_data_set(data), family_of(data)
+    recipe = data_set.recipe
     if recipe.base is None and (base is None or step is None):
         raise UserError(f"data {data!r}: say how many classes come first and at a time (--base B --step S)")
-
     plain, variant = split_method(method)
+    if not has_variant(plain, variant, family):
+        raise UserError(f"method {method!r} is not defined for data {data!r}; use {plain!r} and --set")
     settings: dict[str, Any] = {}
     for published in (METHODS[plain].published, METHODS[plain].variants.get(variant, {})):
         settings |= {**published.get("*", {}), **published.get(family, {})}
-    if not fits(plain, variant, family):
-        raise UserError(f"method {method!r} is not defined for data {data!r}; use {plain!r} and --set")
-    config = RunConfig(
+    terms = []
+    for text in initial:
+        term = parse_term(text)
+        for key in (family, f"{plain}/{family}", f"{method}/{family}"):
+            settings |= TERMS[term.name].published.get(key, {})
+        weight = settings.pop("weight", term.weight)
+        terms.append(term if ":" in text else replace(term, weight=weight))
+    return RunConfig(
         protocol=Protocol(
             data,
             data_set.class_order,
             base=recipe.base or 0 if base is None else base,
             step=recipe.steps[0] if step is None else step,
         ),
-        network=recipe.network,
-        method=METHODS[plain].Options(variant=variant),
+        network=Network(recipe.network),
+        method=METHODS[plain].Options(name=plain, variant=variant),
+        initial=tuple(terms),
         training=recipe.training,
         engine=Engine(threads=recipe.threads),
     ).override(settings)
-    return with_terms(config, initial)
+
+
+def usual_config(config: RunConfig, terms: Sequence[str] | None = None) -> RunConfig:
+    """Return the preset of the same method, data and phases, with these terms, or its own at their usual weights."""
+    protocol = config.protocol
+    texts = [term.name for term in config.initial] if terms is None else terms
+    usual = _assemble(config.method_name, protocol.data, texts, protocol.base, protocol.step)
+    return replace(usual, protocol=replace(usual.protocol, phase_sizes=protocol.phase_sizes))
 
 
 def with_terms(config: RunConfig, texts: Sequence[str]) -> RunConfig:
-    """These phase-0 terms instead of the configuration's own; a weight left out is the one published for the data."""
-    terms: list[TermOptions] = []
-    settings: dict[str, Any] = {}
-    for text in texts:
-        term = parse_term(text)
-        own = _published_with(term, config)
-        weight = own.pop("weight", term.weight)
-        terms.append(term if ":" in text else replace(term, weight=weight))
-        settings |= own
-    dropped: dict[str, Any] = {}
-    for term in config.initial:
-        dropped |= _published_with(term, config)
-    dropped.pop("weight", None)
-    if settings or dropped:
-        # What goes with a term goes when the term goes; what was set by hand stays.
-        now, plain = (dict(leaves(one.to_dict())) for one in (config, _without_terms(config)))
-        settings = {
-            key: settings.get(key, plain[key])
-            for key in {**dropped, **settings}
-            if now[key] in (plain[key], dropped.get(key, plain[key]))
-        }
-    config = replace(config, initial=tuple(terms)).override(settings)
-    return replace(config, name=standard_name(config))
+    """Replace the phase-0 terms; a weight left out is the one published for the data.
+
+    Settings that are published with a term come and go with it; settings made by hand stay.
+    """
+    before, after = usual_config(config, [term.label for term in config.initial]), usual_config(config, texts)
+    now, old, new = (dict(leaves(replace(one, initial=()).to_dict())) for one in (config, before, after))
+    moved = {key: new[key] for key in new if new[key] != old[key] and old[key] == now[key]}
+    return renamed(replace(config, initial=after.initial).override(moved))
 
 
-def _published_with(term: TermOptions, config: RunConfig) -> dict[str, Any]:
-    """The term's own weight and what its authors changed besides, for this method on this data."""
-    family, published = family_of(config.protocol.data), TERMS[term.name].published
-    names = [family, f"{config.method.name}/{family}", f"{replace(config, initial=()).label}/{family}"]
-    return {key: value for name in names for key, value in published.get(name, {}).items()}
+def with_settings(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """Change settings by dotted keys. `epochs` (and `first.epochs`, `later.epochs`) keep a schedule's shape."""
+    plain, training = dict(settings), config.training
+    for key, parts in _EPOCHS.items():
+        if key in plain:
+            epochs = plain.pop(key)
+            if not isinstance(epochs, int) or isinstance(epochs, bool):
+                raise UserError(f"{key}: a whole number is expected, got {epochs!r}")
+            stretched = {part: getattr(training, part).stretched(epochs) for part in parts}
+            training = replace(training, **stretched)
+    return replace(config, training=training).override(plain)
 
 
-def _without_terms(config: RunConfig) -> RunConfig:
-    """The preset of the configuration's method on its data."""
-    method, protocol = replace(config, initial=()).label, config.protocol
-    return build_config(method, protocol.data, base=protocol.base, step=protocol.step)
+_EPOCHS = {"epochs": ("first", "later"), "first.epochs": ("first",), "later.epochs": ("later",)}
 
 
-def family_of(data: str) -> str:
-    """The data set whose published numbers apply: ImageNet100's for its three lists and for anybody's photos."""
-    name = split_name(data)[0]
-    return "imagenet100" if name in (*LIKE_IMAGENET100, "folder") else name
+def with_name(config: RunConfig) -> RunConfig:
+    """Give a configuration its name."""
+    return replace(config, name=run_name(config))
+
+
+def renamed(config: RunConfig) -> RunConfig:
+    """Bring an automatic name up to date with the settings; leave a name that somebody chose."""
+    try:
+        return with_name(config) if not config.name or preset(config.name) else config
+    except UserError:  # a chosen name, or data that only the caller has
+        return config
+
+
+def run_name(config: RunConfig) -> str:
+    """Return the name of a run: a preset that gives this configuration, but for seed and engine.
+
+    Beside method, data and phases it tells what differs from the usual: a term's weight, R, and changed settings.
+    """
+    protocol, usual = config.protocol, usual_config(config)
+    terms = [
+        term.name if term.weight == own.weight else term.label
+        for term, own in zip(config.initial, usual.initial, strict=True)
+    ]
+    sizes = f"b{protocol.base}s{protocol.step}"
+    if protocol.phase_sizes:
+        sizes = "sizes" + "-".join(map(str, protocol.phase_sizes))
+    elif protocol.memory != usual.protocol.memory and protocol.memory.startswith("per_class:"):
+        sizes += protocol.memory.replace("per_class:", "r")
+        usual = replace(usual, protocol=replace(usual.protocol, memory=protocol.memory))
+    changed = [f"{key}={_written(value)}" for key, value in changed_settings(config, usual).items()]
+    return ",".join([f"{'+'.join([config.method_name, *terms])}/{protocol.data}/{sizes}", *changed])
+
+
+def changed_settings(config: RunConfig, usual: RunConfig) -> dict[str, Any]:
+    """Return the settings in which a configuration is not the usual one, by the keys that `with_settings` takes.
+
+    Left out is what a name tells anyway (method, data, phases, weights), and how the run is computed.
+    """
+    mine, theirs = config.training, usual.training
+    epochs = {
+        f"{part}.epochs": getattr(mine, part).epochs
+        for part in ("first", "later")
+        if getattr(mine, part).epochs != getattr(theirs, part).epochs
+    }
+    if len(set(epochs.values())) == 1 and len(epochs) == 2:
+        epochs = {"epochs": mine.first.epochs}
+    expected = dict(leaves(with_settings(usual, epochs).to_dict()))
+    told = ("name", "seed", "engine.", "protocol.data", "protocol.base", "protocol.step", "protocol.phase_sizes")
+    return epochs | {
+        key: value
+        for key, value in leaves(config.to_dict())
+        if expected.get(key) != value and not key.startswith(told) and not re.fullmatch(r"initial\.\d+\.weight", key)
+    }
+
+
+def _written(value: Any) -> str:
+    """Write a value so that YAML reads it back, without blanks."""
+    if isinstance(value, str) and value and yaml.safe_load(value) == value:
+        return value
+    return json.dumps(value, separators=(",", ":"))
 
 
 def split_method(method: str) -> tuple[str, str]:
-    """`lucir-original` -> ("lucir", "original"); a plain name has an empty variant."""
+    """Split `lucir-original` into ("lucir", "original"); a plain name has an empty variant."""
     if method in METHODS:
         return method, ""
-    plain, _, variant = method.partition("-")
-    if plain in METHODS and variant in METHODS[plain].variants:
-        return plain, variant
+    for plain in METHODS:
+        if method.startswith(f"{plain}-") and (variant := method.removeprefix(f"{plain}-")) in METHODS[plain].variants:
+            return plain, variant
     raise unknown("method", method, [name for one in METHODS for name in method_names(one)])
 
 
 def method_names(method: str) -> list[str]:
-    """The method and its variants, as they are asked for."""
+    """Return the method and its variants, as they are asked for."""
     return [method, *(f"{method}-{variant}" for variant in METHODS[method].variants)]
 
 
-def fits(method: str, variant: str, family: str) -> bool:
-    """Whether a variant is defined for a data set (the method itself is for all)."""
+def has_variant(method: str, variant: str, family: str) -> bool:
+    """Tell whether a variant is defined for a data set; the method itself is, for all."""
     return not variant or not METHODS[method].variants[variant].keys().isdisjoint(("*", family))
 
 
-def standard_name(config: RunConfig) -> str:
-    """`lucir+cwd/cifar100/b50s10`, or with the sizes where they are listed."""
-    protocol = config.protocol
-    sizes = f"b{protocol.base}s{protocol.step}"
-    if protocol.phase_sizes:
-        sizes = "sizes" + "-".join(map(str, protocol.phase_sizes))
-    return f"{config.label}/{protocol.data}/{sizes}"
-
-
-def preset(name: str, *, seed: int = 0) -> RunConfig:
-    """The configuration of that name."""
-    return replace(PRESETS[name](), seed=seed)
-
-
-def _register_presets() -> None:
-    data_sets: Mapping[str, Recipe] = {
-        name: RECIPES["imagenet100" if name in LIKE_IMAGENET100 else name]
-        for name in DATA_SETS
-        if name not in ("folder", "imagenet100")  # B and S are the user's; an alias has no presets of its own
-    }
-    for data, recipe in data_sets.items():
-        names = [n for one in METHODS for n in method_names(one) if fits(*split_method(n), family_of(data))]
-        for method in names:
-            for step in recipe.steps:
-                for initial in ((), *((term,) for term in TERMS)):
-                    build = partial(build_config, method, data, initial=initial, step=step)
-                    label = "+".join([method, *initial])
-                    PRESETS.register(f"{label}/{data}/b{recipe.base}s{step}")(build)
-
-
-_register_presets()
+def published_presets() -> Iterator[str]:
+    """Yield the names of all methods and variants, without and with each term, in the published protocols."""
+    for data in (name for name in DATA_SETS if DATA_SETS[name].presets):
+        recipe = DATA_SETS[data].recipe
+        for method in (name for one in METHODS for name in method_names(one)):
+            if has_variant(*split_method(method), family_of(data)):
+                for label in (method, *(f"{method}+{term}" for term in TERMS)):
+                    yield from (f"{label}/{data}/b{recipe.base}s{step}" for step in recipe.steps)

@@ -1,42 +1,49 @@
-"""Names to things: methods, phase-0 terms, networks, data sets and presets register themselves by name."""
+"""Registries: methods, phase-0 strategies, networks and data sets register themselves by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from phasezero.errors import unknown
+from phasezero import plugins
+from phasezero.errors import UserError, unknown
 
 T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """A dictionary that refuses a second owner of a name and suggests the nearest one for an unknown name."""
+    """Map names to entries. Installed plug-ins are loaded at the first lookup that needs them."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
+        self.summaries: dict[str, str] = {}
+        """One line for `phasezero list`, by name."""
         self._entries: dict[str, T] = {}
 
-    def register(self, name: str) -> Callable[[T], T]:
+    def register(self, name: str, summary: str = "") -> Callable[[T], T]:
+        """Return a decorator that adds an entry. A name can be taken only once."""
+
         def keep(entry: T) -> T:
             if name in self._entries:
-                raise ValueError(f"{self.kind} {name!r} is registered twice")
-            self._entries[name] = entry
+                raise UserError(f"{self.kind} {name!r} is registered already; choose another name")
+            self._entries[name], self.summaries[name] = entry, summary
             return entry
 
         return keep
 
     def __getitem__(self, name: str) -> T:
-        try:
-            return self._entries[name]
-        except KeyError:
-            raise unknown(self.kind, name, self._entries) from None
+        if name not in self:
+            raise unknown(self.kind, name, self._entries)
+        return self._entries[name]
 
     def __contains__(self, name: object) -> bool:
+        if name not in self._entries:
+            plugins.load_installed()
         return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
+        plugins.load_installed()
         return iter(sorted(self._entries))
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(list(iter(self)))

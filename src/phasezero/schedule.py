@@ -1,4 +1,4 @@
-"""How long, how fast, in what batches: the numbers of one stage of training."""
+"""How long, how fast and in what batches a stage is trained."""
 
 from __future__ import annotations
 
@@ -6,43 +6,65 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from phasezero.bounds import refuse_outside
+from phasezero.validation import BATCH_SIZE, EPOCHS, MOMENTUM, RATE, SHARE, WEIGHT, Limited, check_number, option
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """SGD with momentum; the defaults are the paper's for CIFAR100 (Sec. 4)."""
+class Schedule(Limited):
+    """SGD with momentum. The defaults are the paper's for CIFAR100 (Sec. 4).
 
-    epochs: int = 160
-    lr: float = 0.1
+    >>> from phasezero import Schedule
+    >>> [Schedule(epochs=160).lr_at(epoch) for epoch in (0, 80)]
+    [0.1, 0.010000000000000002]
+    """
+
+    epochs: int = option(160, **EPOCHS)
+    lr: float = option(0.1, **RATE)
     shape: Literal["step", "cosine"] = "step"
-    milestones: tuple[int, ...] = (80, 120)
-    decay: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4  # on everything: BatchNorm, the scale and the class weights too
-    batch_size: int = 128
+    milestones: tuple[int, ...] = option((80, 120), **EPOCHS)
+    decay: float = option(0.1, **SHARE)
+    momentum: float = option(0.9, **MOMENTUM)
+    weight_decay: float = option(5e-4, **WEIGHT)  # on everything: BatchNorm, the scale and the class weights too
+    batch_size: int = option(128, **BATCH_SIZE)
     shift: int = 0  # epoch e runs at the rate of e + shift: -1 in PODNet's code, +1 in AANets' code
 
-    def __post_init__(self) -> None:
-        for name in ("epochs", "lr", "decay", "momentum", "weight_decay", "batch_size"):
-            refuse_outside(f"schedule.{name}", getattr(self, name))
-
     def lr_at(self, epoch: int) -> float:
-        """Epochs count from 0. Step: the rate drops from the epoch named by a milestone on; cosine: to 0."""
+        """Return the rate of an epoch, counted from 0: it drops at each milestone, or follows a cosine to 0."""
         epoch = max(epoch + self.shift, 0)
         if self.shape == "cosine":
             return self.lr * (1 + math.cos(math.pi * min(epoch / max(self.epochs, 1), 1))) / 2
         return self.lr * self.decay ** sum(epoch >= milestone for milestone in self.milestones)
 
     def steps(self, images: int) -> int:
+        """Return the number of training steps over so many images."""
         return self.epochs * math.ceil(images / self.batch_size)
 
     def stretched(self, epochs: int) -> Schedule:
-        """The same shape over another number of epochs: drops keep their place in proportion. But none comes to lie
-        before the first epoch, and a schedule that is early does not skip the only one."""
-        refuse_outside("schedule.epochs", epochs)
+        """Return the same shape over another number of epochs; milestones keep their place in proportion.
+
+        No milestone moves before the first epoch, and a schedule that is early does not skip its only epoch.
+        """
+        check_number("schedule.epochs", epochs, self.__dataclass_fields__["epochs"])
         shift = min(self.shift, max(epochs - 1, 0))
-        first = 1 + max(shift, 0)  # where a drop may lie
+        first = 1 + max(shift, 0)  # the first epoch that a milestone may name
         before = max(self.epochs, 1)
         milestones = tuple(max(round(each * epochs / before), min(each, first)) for each in self.milestones)
         return replace(self, epochs=epochs, milestones=milestones, shift=shift)
+
+
+@dataclass(frozen=True)
+class Training(Limited):
+    """The schedules of phase 0 and of the later phases, and the brightness jitter of training images.
+
+    >>> from phasezero import Schedule, Training
+    >>> Training(Schedule(epochs=10), Schedule(epochs=6)).later.epochs
+    6
+    """
+
+    first: Schedule = Schedule()  # phase 0
+    later: Schedule = option(Schedule(), later=True)
+    brightness: float = option(0.0, **SHARE)  # PODNet's and AANets' codes: 63/255 = 0.247
+
+    def stretched(self, epochs: int) -> Training:
+        """Return longer or shorter training of the same shape, in all phases."""
+        return replace(self, first=self.first.stretched(epochs), later=self.later.stretched(epochs))

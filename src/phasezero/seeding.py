@@ -23,12 +23,12 @@ def derive_seed(seed: int, *purpose: object) -> int:
 
 @contextlib.contextmanager
 def seeded_globally(seed: int) -> Iterator[None]:
-    """torch's own generator, seeded for a while: module initialisers draw from no other. One thread at a time."""
+    """Seed torch's own generator for a while: module initialisers draw from no other. One thread at a time."""
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
 
 
 def generator(seed: int, *purpose: object) -> torch.Generator:
-    """A CPU generator (the draws are the same whatever device trains)."""
+    """Return a CPU generator: the draws are the same whatever device trains."""
     return torch.Generator().manual_seed(derive_seed(seed, *purpose))

@@ -2,75 +2,56 @@
 
 from __future__ import annotations
 
-import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from phasezero.data import glyphs
-from phasezero.data.glyphs import GlyphArrays, load_glyphs
+from phasezero.data.catalog import load_data
+from phasezero.data.images import ImageData
 from phasezero.errors import UserError
 
 CLASSES = 100
 
 
 @pytest.fixture(scope="module")
-def arrays() -> GlyphArrays:
-    return load_glyphs()
+def data() -> ImageData:
+    return load_data("glyphs")
 
 
-def both_sides(arrays: GlyphArrays) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(arrays.train_images, arrays.train_labels), (arrays.test_images, arrays.test_labels)]
-
-
-def test_shapes_and_types(arrays: GlyphArrays) -> None:
-    for images, labels in both_sides(arrays):
+def test_every_class_has_equally_many_sound_images(data: ImageData) -> None:
+    for split, count in ((data.train, 168), (data.test, 64)):
+        images = split.pixels
         assert images.dtype == np.uint8
-        assert labels.dtype == np.int64
-        assert images.shape == (len(labels), 28, 28)
-        assert images.min() == 0
-        assert images.max() == 255
+        assert split.labels.dtype == np.int64
+        assert images.shape == (CLASSES * count, 28, 28, 1)
+        assert np.bincount(split.labels).tolist() == [count] * CLASSES
+        assert (images.min(), images.max()) == (0, 255)
+        assert images.max(axis=(1, 2)).min() > 85, "no image is blank"
+        assert not images[:, [0, -1], :].any(), "none touches the border"
+        assert not images[:, :, [0, -1]].any()
+    pixels = data.train.pixels / 255
+    assert data.preparation.mean == pytest.approx([pixels.mean()], abs=1e-4)
+    assert data.preparation.std == pytest.approx([pixels.std()], abs=1e-4)
 
 
-def test_every_class_has_equally_many_images(arrays: GlyphArrays) -> None:
-    for (_, labels), at_least in zip(both_sides(arrays), (40, 20), strict=True):
-        counts = np.bincount(labels, minlength=CLASSES)
-        assert counts.shape == (CLASSES,)
-        assert len(set(counts.tolist())) == 1
-        assert counts[0] >= at_least
-
-
-def test_names_belong_to_the_characters(arrays: GlyphArrays) -> None:
-    assert len(set(arrays.names)) == len(set(arrays.characters)) == CLASSES
-    by_character = dict(zip(arrays.characters, arrays.names, strict=True))
+def test_names_belong_to_the_characters(data: ImageData) -> None:
+    assert len(set(data.class_names)) == len(set(data.class_ids)) == CLASSES
+    by_character = dict(zip(data.class_ids, data.class_names, strict=True))
     assert by_character["a"] == "latin small a"
     assert by_character["&"] == "ampersand"
-    assert all(unicodedata.category(character)[0] in "LNPS" for character in arrays.characters)
 
 
-def test_no_image_is_blank_and_none_touches_the_border(arrays: GlyphArrays) -> None:
-    for images, _ in both_sides(arrays):
-        assert images.max(axis=(1, 2)).min() > 85
-        assert not images[:, [0, -1], :].any()
-        assert not images[:, :, [0, -1]].any()
+def test_no_test_image_was_seen_in_training(data: ImageData) -> None:
+    seen = {image.tobytes() for image in data.train.pixels}
+    assert not any(image.tobytes() in seen for image in data.test.pixels)
 
 
-def test_classes_differ_on_average(arrays: GlyphArrays) -> None:
-    for images, labels in both_sides(arrays):
-        means = np.stack([images[labels == label].mean(axis=0).ravel() for label in range(CLASSES)])
-        distances = np.abs(means[:, None] - means[None]).mean(axis=2)
-        np.fill_diagonal(distances, np.inf)
-        assert distances.min() > 1
-
-
-def test_no_test_image_was_seen_in_training(arrays: GlyphArrays) -> None:
-    seen = {image.tobytes() for image in arrays.train_images}
-    assert not any(image.tobytes() in seen for image in arrays.test_images)
-
-
-def test_a_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = bytearray(glyphs._read_file())
+def test_a_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    packed = bytearray(glyphs.FILE.read_bytes())
     packed[len(packed) // 2] ^= 1
-    monkeypatch.setattr(glyphs, "_read_file", lambda: bytes(packed))
+    monkeypatch.setattr(glyphs, "FILE", tmp_path / "glyphs.xz")
+    glyphs.FILE.write_bytes(bytes(packed))  # type: ignore[attr-defined]
     with pytest.raises(UserError, match=r"glyphs\.xz is damaged"):
-        load_glyphs()
+        load_data("glyphs")

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from phasezero import run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
-from phasezero.engine import passes, step
-from phasezero.engine.passes import Reading
+from phasezero.engine import stage, step
+from phasezero.engine.stage import PendingNumber
 from phasezero.initial import TERMS
 from phasezero.methods import METHODS
 from phasezero.presets import build_config, with_terms
-from phasezero.session import run_all
+from phasezero.runs.session import run_all
+from samples import train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -27,11 +27,7 @@ def small(method: str, precision: str, engine: str) -> RunConfig:
     config = build_config(method, "glyphs", initial=["cwd"], base=4, step=2)
     schedule = {"epochs": 3, "milestones": [2], "batch_size": 16, "lr": 0.01}
     settings = {
-        **{
-            f"training.{which}.{key}": value
-            for which in ("first", "later")
-            for key, value in schedule.items()
-        },
+        **{f"training.{which}.{key}": value for which in ("first", "later") for key, value in schedule.items()},
         "protocol.memory": "per_class:4",
         "engine.device": "cuda",
         "engine.precision": precision,
@@ -41,7 +37,7 @@ def small(method: str, precision: str, engine: str) -> RunConfig:
 
 
 def losses(config: RunConfig, data: ImageData) -> list[float]:
-    phases = run(config, data=data)["phases"]
+    phases = train(config, data=data)["phases"]
     for phase in phases:
         if config.engine.device == "cuda":
             assert phase["gpu"]["peak_memory_mib"] > 0
@@ -52,8 +48,11 @@ def losses(config: RunConfig, data: ImageData) -> list[float]:
 
 @pytest.fixture
 def fixed_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """cuDNN's algorithms that add in a fixed order, and no search for others. For training is chaotic: weights that
-    differ by a millionth when a phase starts part LUCIR's losses by up to 8% in the last epoch of `small`."""
+    """Use cuDNN's algorithms that add in a fixed order, and no search for others.
+
+    Training is chaotic: weights that differ by a millionth when a phase starts part LUCIR's losses by up to 8% in the
+    last epoch of `small`.
+    """
     monkeypatch.setattr(step, "algorithm_search", lambda wanted: contextlib.nullcontext())
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
 
@@ -67,8 +66,8 @@ def test_captured_equals_eager(method: str, toy_data: ImageData, fixed_order: No
 
 def test_a_reading_waits_for_nothing_that_was_queued_after_it() -> None:
     value = torch.full((), 1.5, device="cuda", dtype=torch.float64)
-    float(Reading(value))  # its memory is there now: to allocate it may wait for the device
-    reading = Reading(2 * value)
+    float(PendingNumber(value))  # its memory is there now: to allocate it may wait for the device
+    reading = PendingNumber(2 * value)
     torch.cuda._sleep(4_000_000_000)  # cycles of the device's clock: seconds
     after = torch.cuda.Event()
     after.record()
@@ -81,7 +80,7 @@ def test_no_epoch_waits_for_the_one_before(toy_data: ImageData, monkeypatch: pyt
     busy: list[torch.cuda.Event] = []
     in_time = []
 
-    class Watched(Reading):
+    class Watched(PendingNumber):
         def __init__(self, value: torch.Tensor) -> None:
             in_time.extend(not event.query() for event in busy[-1:])
             super().__init__(value)
@@ -89,9 +88,9 @@ def test_no_epoch_waits_for_the_one_before(toy_data: ImageData, monkeypatch: pyt
             busy.append(torch.cuda.Event())
             busy[-1].record()
 
-    monkeypatch.setattr(passes, "Reading", Watched)
+    monkeypatch.setattr(stage, "PendingNumber", Watched)
     config = small("lucir", "fp16", "captured")
-    run(replace(config, protocol=replace(config.protocol, phase_sizes=(4,))), data=toy_data)
+    train(replace(config, protocol=replace(config.protocol, phase_sizes=(4,))), data=toy_data)
     assert in_time == [True, True]
 
 
@@ -103,15 +102,15 @@ def test_other_precisions_follow_float32(precision: str, toy_data: ImageData) ->
 
 @pytest.mark.parametrize("method", ["lucir", "podnet"])
 def test_compiled_follows_captured(method: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phasezero.engine.passes.COMPILATION_PAYS", 0)  # the loss too
+    monkeypatch.setattr(stage, "COMPILATION_PAYS", 0)  # the loss too
     captured = losses(small(method, "fp32", "captured"), toy_data)
     assert losses(small(method, "fp32", "compiled"), toy_data)[:5] == pytest.approx(captured[:5], rel=0.02)
 
 
 @pytest.mark.parametrize("term", list(TERMS))
 def test_every_term_compiles(term: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mimic's oracle is trained on the spot, and so compiled itself."""
-    monkeypatch.setattr("phasezero.engine.passes.COMPILATION_PAYS", 0)
+    """The mimic's oracle is trained within the run, and so compiled itself."""
+    monkeypatch.setattr(stage, "COMPILATION_PAYS", 0)
     captured, compiled = (with_terms(small("lucir", "fp32", one), [term]) for one in ("captured", "compiled"))
     expected = losses(captured, toy_data)
     assert losses(compiled, toy_data)[:5] == pytest.approx(expected[:5], rel=0.02)

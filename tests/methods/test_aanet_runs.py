@@ -1,25 +1,22 @@
-"""AANets on LUCIR, whole runs: what moves, what is shared, what a stop leaves; any memory, any precision."""
+"""Runs of AANets on LUCIR: what moves, what a stop must keep, any memory and precision."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from phasezero import run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
-from phasezero.data.stream import Phase
-from phasezero.engine.passes import StagePass
+from phasezero.engine.stage import StagePass
 from phasezero.engine.trainer import Trainer
-from phasezero.methods.aanet import Aanet
-from phasezero.methods.lucir import Lucir
+from phasezero.methods.lucir import imprint
 from phasezero.nets import IncrementalModel
-from phasezero.results.record import comparable_part
+from phasezero.nets.aggregated import AggregatedResNet
+from samples import train
 
 Make = Callable[..., RunConfig]
 
@@ -29,14 +26,13 @@ def snapshot(model: IncrementalModel) -> dict[str, Tensor]:
 
 
 def toy_aanet(toy_config: Make, **settings: Any) -> RunConfig:
-    """With a rate of the weights at which they are seen to move."""
+    """Return a configuration with a learning rate at which the weights visibly move."""
     return toy_config("aanet/glyphs/b50s10", **{"method__weights_lr": 1e-3, **settings})
 
 
 def test_kernels_stay_while_the_rest_learns(toy_config: Make, toy_data: ImageData) -> None:
     trainer = Trainer(toy_aanet(toy_config), toy_data)
-    states = [snapshot(trainer.model) for _ in trainer.run()]
-    first, second, third = states
+    first, second, third = (snapshot(trainer.model) for _ in trainer.run())
     kernels = [name for name in second if name.endswith("kernel")]
     at_first = [tensor for tensor in first.values() if tensor.dim() == 4]  # in the same order
     for name, tensor in zip(kernels, at_first, strict=True):
@@ -46,24 +42,24 @@ def test_kernels_stay_while_the_rest_learns(toy_config: Make, toy_data: ImageDat
         assert not torch.equal(third[name], second[name]), name
     assert torch.equal(third["head.blocks.1"], second["head.blocks.1"])
     assert (second["backbone.weights"] != 0.5).all()
-    # The teacher is the whole model of the phase before, with its own weights.
+    # The next teacher is a copy of the whole model, with its own weights.
     assert trainer.teacher is not None
-    assert torch.equal(trainer.teacher.backbone.weights, third["backbone.weights"])
-    assert trainer.teacher.backbone.weights is not trainer.model.backbone.weights
-    assert trainer.teacher.backbone.weights.grad is None
+    taught = trainer.teacher.backbone.weights
+    assert torch.equal(taught, third["backbone.weights"])
+    assert taught is not trainer.model.backbone.weights
+    assert taught.grad is None
 
 
-def test_epochs_of_both_levels_take_turns(
+def test_epochs_of_both_levels_alternate(
     toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = Trainer(toy_aanet(toy_config), toy_data)
     diary: list[tuple[str, int, bool, list[int]]] = []
     epoch = StagePass.epoch
 
-    def watched(self: StagePass, number: int, *arguments: Any) -> float:
+    def watched(self: StagePass, number: int, *arguments: Any) -> object:
         loss = epoch(self, number, *arguments)
-        labels = trainer.train.labels[self.indices]
-        counts = torch.bincount(labels, minlength=6).tolist()
+        counts = torch.bincount(trainer.train.labels[self.indices], minlength=6).tolist()
         diary.append((self.stage.name, number, self.model.training, counts))
         return loss
 
@@ -71,64 +67,18 @@ def test_epochs_of_both_levels_take_turns(
     results = trainer.run()
     next(results)
     diary.clear()
-    kept = [indices.clone() for indices in trainer.memory.by_class]
     result = next(results)
-    assert [entry[:3] for entry in diary] == [
-        ("train", 0, True),
-        ("aggregate", 0, False),
-        ("train", 1, True),
-        ("aggregate", 1, False),
-    ]
+    expected = [(stage, number, stage == "train") for number in range(2) for stage in ("train", "aggregate")]
+    assert [entry[:3] for entry in diary] == expected
     assert diary[0][3] == [3, 3, 3, 3, 14, 14]
     assert diary[1][3][:4] == [3, 3, 3, 3]
     assert sum(diary[1][3][4:]) == 2 * 3
     assert diary[3][3] == diary[1][3]  # drawn once, before the phase
-    assert [len(indices) for indices in kept] == [3] * 4
-    assert list(result.loss) == ["train", "aggregate"]
+    assert list(result.record["loss"]) == ["train", "aggregate"]
 
 
-def test_phase_0_is_lucirs(toy_config: Make, toy_data: ImageData) -> None:
-    aanet = comparable_part(run(toy_aanet(toy_config), data=toy_data))
-    lucir = comparable_part(run(toy_config("lucir/glyphs/b50s10"), data=toy_data))
-    assert aanet["phases"][0] == lucir["phases"][0]
-    assert aanet["phases"][1] != lucir["phases"][1]
-    assert Aanet(Aanet.Options()).phase_zero() == Lucir(Lucir.Options()).phase_zero()
-
-
-class StoppedError(Exception):
-    pass
-
-
-class StopIn:
-    """A listener that breaks off in the first epoch of a phase."""
-
-    def __init__(self, phase: int) -> None:
-        self.at = phase
-
-    def started(self, phases: int, total_images: int) -> None: ...
-
-    def epoch(self, phase: Phase, *rest: object) -> None:
-        if phase.index == self.at:
-            raise StoppedError
-
-    def phase(self, result: object) -> None: ...
-
-
-@pytest.mark.parametrize("stop_in", [1, 2])
-@pytest.mark.parametrize("accumulate", [True, False])
-def test_a_stopped_run_goes_on_to_the_same_record(
-    stop_in: int, accumulate: bool, toy_config: Make, toy_data: ImageData, tmp_path: Path
-) -> None:
-    config = toy_aanet(toy_config, method__accumulate=accumulate)
-    whole = run(config, data=toy_data)
-    checkpoint = tmp_path / "checkpoint.safetensors"
-    with pytest.raises(StoppedError):
-        run(config, data=toy_data, listener=StopIn(stop_in), checkpoint=checkpoint)
-    assert comparable_part(run(config, data=toy_data, checkpoint=checkpoint)) == comparable_part(whole)
-
-
-def test_the_gradient_sum_goes_on_after_a_stop(toy_config: Make, toy_data: ImageData) -> None:
-    """So that the test above cannot pass by chance: a sum lost between phases is another model."""
+def test_the_gradient_sum_continues_after_a_stop(toy_config: Make, toy_data: ImageData) -> None:
+    """A restored run has the same weights at the end. With the sum lost between phases it does not."""
     config = toy_aanet(toy_config)
     straight = Trainer(config, toy_data)
     states = [(snapshot(straight.model), list(straight.memory.by_class)) for _ in straight.run()]
@@ -146,15 +96,27 @@ def test_the_gradient_sum_goes_on_after_a_stop(toy_config: Make, toy_data: Image
     assert not torch.equal(ends[1], states[2][0]["backbone.weights"])
 
 
-@pytest.mark.parametrize("memory", ["per_class:0", "total:20"])
-def test_other_memories(memory: str, toy_config: Make, toy_data: ImageData) -> None:
-    record = run(toy_aanet(toy_config, protocol__memory=memory), data=toy_data)
-    assert len(record["phases"]) == 3
+def test_a_run_without_exemplars(toy_config: Make, toy_data: ImageData) -> None:
+    settings = {"protocol__memory": "per_class:0", "protocol__phase_sizes": [4, 2]}
+    record = train(toy_aanet(toy_config, **settings), data=toy_data)
+    assert list(record["phases"][1]["loss"]) == ["train", "aggregate"]
+
+
+def test_new_class_weights_are_imprinted_with_aggregated_features(toy_config: Make, toy_data: ImageData) -> None:
+    trainer = Trainer(toy_aanet(toy_config, training__later__epochs=0), toy_data)
+    results = trainer.run()
+    next(results)
+    old = trainer.model.head.weight().detach().clone()
+    next(results)
+    assert isinstance(trainer.model.backbone, AggregatedResNet)
+    features = [trainer.train_features(trainer.train_by_class[position]) for position in (4, 5)]
+    assert torch.allclose(trainer.model.head.blocks[1], imprint(old, features))
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_half_precision_runs(precision: str, toy_config: Make, toy_data: ImageData) -> None:
-    trainer = Trainer(toy_aanet(toy_config, engine__precision=precision, engine__device="cpu"), toy_data)
+    settings = {"engine__precision": precision, "engine__device": "cpu", "protocol__phase_sizes": [4, 2]}
+    trainer = Trainer(toy_aanet(toy_config, **settings), toy_data)
     list(trainer.run())
     assert trainer.train_features(trainer.train_by_class[0]).dtype == torch.float32
     assert trainer.model.backbone.weights.dtype == torch.float32

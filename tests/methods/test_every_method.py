@@ -1,4 +1,4 @@
-"""Every registered method with every registered phase-0 term: trains three phases, and never looks at values.
+"""Every registered method, with every registered phase-0 term: it trains, stops and continues, and can be captured.
 
 A new method or term is tested here as soon as it registers itself.
 """
@@ -6,168 +6,150 @@ A new method or term is tested here as soon as it registers itself.
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from phasezero import run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
-from phasezero.engine.outcome import PhaseResult
-from phasezero.engine.passes import StagePass
-from phasezero.engine.persist import OracleWorkshop
+from phasezero.engine.callbacks import Callback
+from phasezero.engine.oracle import TrainedOracle
+from phasezero.engine.stage import StagePass
 from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
-from phasezero.initial import TERMS
-from phasezero.initial.cwd import ClassWiseDecorrelation
+from phasezero.initial import TERMS, Term
 from phasezero.methods import METHODS
-from phasezero.methods.base import Batch, Loss
-from phasezero.nets import Output
-from phasezero.nets.model import look_through
-from phasezero.presets import build_config, fits, method_names, split_method
-from phasezero.results.record import comparable_part
+from phasezero.methods.base import both_phases
+from phasezero.methods.stage import Batch, Loss
+from phasezero.nets import Features, Output
+from phasezero.nets.model import run_backbone
+from phasezero.presets import build_config, has_variant, method_names, split_method
+from phasezero.records.run import comparable_part
+from samples import train
 
-Make = Callable[..., RunConfig]
-NAMES = [name for method in METHODS for name in method_names(method) if fits(*split_method(name), "glyphs")]
-CHOICES = [(), *((term,) for term in TERMS), tuple(TERMS)]
-
-
-def small(name: str, initial: tuple[str, ...] = ()) -> RunConfig:
-    """The method's own glyphs configuration, cut to two epochs of the toy data's three phases."""
-    config = build_config(name, "glyphs", initial=initial, base=4, step=2)
-    short = {f"training.{which}.{key}": value for which in ("first", "later") for key, value in SHORT.items()}
-    fewer = dict.fromkeys(options_named(config, "epochs"), 2)
-    keep = {} if config.protocol.memory == "per_class:0" else {"protocol.memory": "per_class:4"}
-    return config.override({**short, **fewer, **keep})
+NAMES = [name for method in METHODS for name in method_names(method) if has_variant(*split_method(name), "glyphs")]
+every_name = pytest.mark.parametrize("name", NAMES)
 
 
-SHORT = {"epochs": 2, "milestones": [1], "batch_size": 16}
-
-
-def options_named(config: RunConfig, ending: str) -> Iterator[str]:
+def small(name: str, *terms: str, sizes: tuple[int, ...] = (4, 2), epochs: int = 1, **options: Any) -> RunConfig:
+    """Return the method's own glyphs configuration, cut to a few epochs of the toy data."""
+    config = build_config(name, "glyphs", initial=terms, base=4, step=2)
+    settings: dict[str, Any] = both_phases(epochs=epochs, milestones=[], batch_size=16)
     for key, value in config.to_dict()["method"].items():
-        if key.endswith(ending) and isinstance(value, int) and value:
-            yield f"method.{key}"
+        if key.endswith("epochs") and value:
+            settings[f"method.{key}"] = epochs
+    if config.protocol.memory != "per_class:0":
+        settings["protocol.memory"] = "per_class:4"
+    own = {f"method.{key}": value for key, value in options.items()}
+    return config.override({**settings, "protocol.phase_sizes": sizes, **own})
 
 
-@pytest.mark.parametrize(("name", "initial"), list(itertools.product(NAMES, CHOICES)), ids=str)
-def test_three_phases_with_every_term(name: str, initial: tuple[str, ...], toy_data: ImageData) -> None:
-    record = run(small(name, initial), data=toy_data)
-    assert [phase["seen_classes"] for phase in record["phases"]] == [4, 6, 8]
-    assert [term.partition(":")[0] for term in record["initial"]] == list(initial)
-    losses = [loss for phase in record["phases"] for values in phase["loss"].values() for loss in values]
-    assert losses
-    if not initial:
-        assert comparable_part(run(small(name), data=toy_data)) == comparable_part(record)
+@every_name
+def test_terms_act_in_phase_0_only(name: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with all terms at once calls each of them in every step of phase 0 and never again."""
+    highest: dict[str, list[int]] = {key: [] for key in TERMS}
+    for key in TERMS:
+
+        def watched(term: Term, batch: Batch, key: str = key, call: Any = TERMS[key].__call__) -> Tensor:
+            highest[key].append(int(batch.labels.max()))
+            return call(term, batch)
+
+        monkeypatch.setattr(TERMS[key], "__call__", watched)
+    record = train(small(name, *TERMS), data=toy_data)
+    assert [phase["seen_classes"] for phase in record["phases"]] == [4, 6]
+    assert [term.partition(":")[0] for term in record["initial"]] == list(TERMS)
+    for seen in highest.values():
+        assert len(seen) == 4  # batches of 16 of phase 0's 56 images (BiC: 52)
+        assert max(seen) == 3
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_terms_change_phase_zero(name: str, toy_data: ImageData) -> None:
-    plain = run(small(name).override({"protocol.phase_sizes": [4]}), data=toy_data)
-    for term in TERMS:
-        settings = {"protocol.phase_sizes": [4]}
-        changed = run(small(name, (term,)).override(settings), data=toy_data)
-        assert changed["phases"][0]["loss"] != plain["phases"][0]["loss"], term
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_terms_act_in_phase_zero_alone(
-    name: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    highest: list[int] = []
-    plain = ClassWiseDecorrelation.__call__
-
-    def watch(term: ClassWiseDecorrelation, batch: Batch) -> torch.Tensor:
-        highest.append(int(batch.labels.max()))
-        return plain(term, batch)
-
-    monkeypatch.setattr(ClassWiseDecorrelation, "__call__", watch)
-    run(small(name, ("cwd",)), data=toy_data)
-    assert len(highest) == 2 * 4  # epochs, and batches of 16 of phase 0's 56 images (BiC: 52)
-    assert max(highest) == 3
+@every_name
+def test_every_term_changes_phase_0(name: str, toy_data: ImageData) -> None:
+    choices = [(), *((term,) for term in TERMS)]
+    losses = [train(small(name, *terms, sizes=(4,)), data=toy_data)["phases"][0]["loss"]["train"] for terms in choices]
+    assert len(set(map(tuple, losses))) == len(choices)
 
 
 class StoppedError(Exception):
     pass
 
 
-class StopInTheLastPhase:
-    """A listener that breaks a run off after the first epoch of its third phase."""
+class StopIn(Callback):
+    """Stop a run after the first epoch of a phase."""
 
-    def started(self, phases: int, total_images: int) -> None: ...
+    def __init__(self, index: int) -> None:
+        self.index = index
 
-    def epoch(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
-        if phase.index == 2:
+    def on_epoch_end(self, phase: Phase, *facts: object) -> None:
+        if phase.index == self.index:
             raise StoppedError
 
-    def phase(self, result: PhaseResult) -> None: ...
 
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_stopped_run_goes_on_to_the_same_record(name: str, toy_data: ImageData, tmp_path: Path) -> None:
-    config, checkpoint = small(name), tmp_path / "checkpoint"
+@pytest.mark.parametrize(
+    ("name", "options", "phase"),
+    [
+        *((name, {}, 2) for name in NAMES),
+        # At the published rate AANets' weights would hardly move.
+        ("aanet", {"weights_lr": 1e-3}, 1),
+        ("aanet", {"weights_lr": 1e-3}, 2),
+        ("aanet", {"weights_lr": 1e-3, "accumulate": False}, 2),
+    ],
+)
+def test_a_stopped_run_continues_to_the_same_record(
+    name: str, options: dict[str, Any], phase: int, toy_data: ImageData, tmp_path: Path
+) -> None:
+    config, checkpoint = small(name, sizes=(4, 2, 2), epochs=2, **options), tmp_path / "checkpoint"
     with pytest.raises(StoppedError):
-        run(config, data=toy_data, listener=StopInTheLastPhase(), checkpoint=checkpoint)
-    resumed = run(config, data=toy_data, checkpoint=checkpoint)
-    assert comparable_part(resumed) == comparable_part(run(config, data=toy_data))
+        train(config, data=toy_data, callback=StopIn(phase), checkpoint=checkpoint)
+    resumed = train(config, data=toy_data, checkpoint=checkpoint)
+    assert comparable_part(resumed) == comparable_part(train(config, data=toy_data))
 
 
-@pytest.mark.parametrize("sizes", [[4, 1, 1], [1, 1], [3, 4, 1]], ids=str)
-@pytest.mark.parametrize("name", NAMES)
-def test_uneven_and_single_class_phases(name: str, sizes: list[int], toy_data: ImageData) -> None:
-    record = run(small(name).override({"protocol.phase_sizes": sizes}), data=toy_data)
-    assert [phase["new_classes"] for phase in record["phases"]] == sizes
+@every_name
+def test_phases_of_a_single_class_and_of_more_classes_than_before(name: str, toy_data: ImageData) -> None:
+    sizes = (1, 1, 3, 1)
+    record = train(small(name, sizes=sizes), data=toy_data)
+    assert tuple(phase["new_classes"] for phase in record["phases"]) == sizes
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every_name
 def test_losses_can_be_captured(name: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each stage's loss, forward and backward, on tensors without values: whatever asks for one fails."""
-    stages: dict[str, int] = {}
+    """Each stage's loss runs forward and backward on tensors without values: code that reads a value fails."""
+    stages: list[str] = []
+    original = StagePass.__init__
 
-    def watch(original: Callable[..., None]) -> Callable[..., None]:
-        def init(self: StagePass, stage: Any, loss: Loss, *rest: Any) -> None:
-            original(self, stage, loss, *rest)
-            stages[stage.name] = stages.get(stage.name, 0) + 1
-            without_values(loss, self)
+    def init(self: StagePass, stage: Any, loss: Loss, *rest: Any) -> None:
+        original(self, stage, loss, *rest)
+        stages.append(stage.name)
+        without_values(loss, self)
 
-        return init
-
-    monkeypatch.setattr(StagePass, "__init__", watch(StagePass.__init__))
-    config = small(name, tuple(TERMS))
-    trainer = Trainer(config, toy_data, workshop=OracleWorkshop(config, toy_data))
-    list(trainer.run())
-    assert stages["train"] == 4  # the oracle's, and those of three phases
+    monkeypatch.setattr(StagePass, "__init__", init)
+    config = small(name, *TERMS)
+    list(Trainer(config, toy_data, provider=TrainedOracle(config, toy_data)).run())
+    assert stages.count("train") == 3  # the oracle and two phases
 
 
 def without_values(loss: Loss, stage_pass: StagePass) -> None:
     program = stage_pass.program
-    (ticket, *_) = stage_pass.source.train_batches(stage_pass.indices, 8, torch.Generator())
-    images, labels = stage_pass.source.prepare(ticket)
+    (plan, *_) = stage_pass.source.train_batches(stage_pass.indices, 8, torch.Generator())
+    images, labels = stage_pass.source.prepare(plan)
     with torch.no_grad():
         output = program.model(images)
         teacher = program.teacher(images) if program.teacher is not None else None
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
 
-        def fake(found: Output, trains: bool) -> Output:
-            def one(tensor: torch.Tensor) -> torch.Tensor:
-                return mode.from_tensor(tensor.detach()).requires_grad_(trains)
+        def fake(output: Output, trains: bool) -> Output:
+            *tensors, maps = output
+            first = (mode.from_tensor(one.detach()).requires_grad_(trains) for one in tensors)
+            return Output(*first, tuple(mode.from_tensor(one.detach()).requires_grad_(trains) for one in maps))
 
-            maps = tuple(map(one, found.maps))
-            return Output(one(found.features), one(found.logits), one(found.similarities), maps)
-
-        batch = Batch(
-            mode.from_tensor(images),
-            mode.from_tensor(labels),
-            fake(output, trains=True),
-            fake(teacher, trains=False) if teacher is not None else None,
-        )
-        value = loss(batch)
+        old = fake(teacher, trains=False) if teacher is not None else None
+        value = loss(Batch(mode.from_tensor(images), mode.from_tensor(labels), fake(output, trains=True), old))
         assert value.shape == ()
         value.backward()
 
@@ -175,20 +157,24 @@ def without_values(loss: Loss, stage_pass: StagePass) -> None:
 @pytest.mark.parametrize("name", list(METHODS))
 def test_steps_compile_as_one_graph(name: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
     """Backbone and loss of every stage, traced whole (a graph break fails), give the eager step's losses."""
-    config = small(name, ("cwd",)).override({"protocol.phase_sizes": [4, 2]})
-    plain = run(config, data=toy_data)
+    config = small(name, "cwd")
+    plain = train(config, data=toy_data)
     traced = functools.partial(torch.compile, fullgraph=True, dynamic=False, backend="eager")
-    monkeypatch.setattr("phasezero.nets.model.look_through", traced(look_through))
-    run_as_given = StepProgram.run
+    traced_backbone, run_as_given, sizes = traced(run_backbone), StepProgram.run, set[int]()
 
-    def run_traced(program: StepProgram, ticket: tuple[torch.Tensor, ...]) -> None:
-        if program.compiled_judge is None:
-            program.compiled_judge, program.compiled_size = traced(program.judge), 16
-        run_as_given(program, ticket)
+    def backbone(network: nn.Module, images: Tensor, keep_maps: bool) -> Features:
+        return (traced_backbone if len(images) in sizes else run_backbone)(network, images, keep_maps)
 
+    def run_traced(program: StepProgram, plan: tuple[Tensor, ...]) -> None:
+        if program.compiled_loss is None:
+            program.compiled_loss, program.compiled_size = traced(program.compute_loss), plan[0].shape[-1]
+            sizes.add(program.compiled_size)  # not all sizes: each needs a trace of its own
+        run_as_given(program, plan)
+
+    monkeypatch.setattr("phasezero.nets.model.run_backbone", backbone)
     monkeypatch.setattr(StepProgram, "run", run_traced)
     with torch._dynamo.config.patch(recompile_limit=64):
-        compiled = run(config, data=toy_data)
+        compiled = train(config, data=toy_data)
     for one, other in zip(plain["phases"], compiled["phases"], strict=True):
         for stage, losses in one["loss"].items():
             assert losses == pytest.approx(other["loss"][stage], rel=1e-3)

@@ -3,145 +3,143 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from phasezero.nets import NETWORKS, ResNet
-from phasezero.nets.resnet import BatchNorm
-from slow import batch_norm
+from phasezero.nets import NETWORKS
+from phasezero.nets.resnet import BasicBlock, BatchNorm, PaddedSubsampling
 
 
 class Plan(NamedTuple):
-    """What each architecture should be, said once more."""
+    """What each architecture should be, said once more: (width, blocks, first stride) of each stage."""
 
-    widths: tuple[int, ...]
-    blocks: int
-    stem_kernel: int
-    stem_stride: int
-    max_pool: bool
+    stages: tuple[tuple[int, int, int], ...]
+    stem: tuple[int, int, bool]
+    """Kernel, stride, and whether a pooling follows."""
+    relus: str = "all"
+    """After which sums but the very last: all, not the last of a stage (inner), or none."""
 
 
+EIGHTEEN = ((64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2))
+SMALL = ((16, 1, 1), (32, 1, 2), (64, 1, 2))
 PLANS = {
-    "resnet18-cifar": Plan((64, 128, 256, 512), 2, 3, 1, False),
-    "resnet18": Plan((64, 128, 256, 512), 2, 7, 2, True),
-    "resnet32": Plan((16, 32, 64), 5, 3, 1, False),
-    "resnet-glyphs": Plan((16, 32, 64), 1, 3, 2, False),
+    "resnet18-cifar": Plan(EIGHTEEN, (3, 1, False)),
+    "resnet18": Plan(EIGHTEEN, (7, 2, True)),
+    "resnet32": Plan(((16, 5, 1), (32, 5, 2), (64, 5, 2)), (3, 1, False)),
+    "resnet-glyphs": Plan(SMALL, (3, 2, False)),
+    "resnet18-cifar-podnet": Plan(EIGHTEEN, (3, 1, False), "inner"),
+    "resnet18-podnet": Plan(EIGHTEEN, (3, 1, True), "inner"),
+    "resnet32-podnet": Plan(((16, 5, 1), (32, 5, 2), (64, 4, 2), (64, 1, 1)), (3, 1, False), "none"),
+    "resnet-glyphs-podnet": Plan(SMALL, (3, 2, False), "inner"),
 }
 every_network = pytest.mark.parametrize("name", PLANS)
+small_networks = pytest.mark.parametrize("name", [name for name in PLANS if "18" not in name])
 
 
-def test_every_network_is_tested() -> None:
-    own = {"alexnet-3d", *(name for name in NETWORKS if name.endswith("-podnet"))}  # tests of their own
-    assert set(NETWORKS) - own == set(PLANS)
+def test_every_network_is_tested_and_has_a_line_of_phasezero_list() -> None:
+    assert set(NETWORKS) == {*PLANS, "alexnet-3d"}  # which has tests of its own
+    assert all(0 < len(NETWORKS.summaries[name]) <= 56 for name in NETWORKS)
 
 
-# ---- size -------------------------------------------------------------------------------------------------
+# ---- size and shapes --------------------------------------------------------------------------------------
 
 
 def count_by_hand(plan: Plan, channels: int) -> int:
-    def conv(inputs: int, outputs: int, kernel: int) -> int:
-        return inputs * outputs * kernel * kernel
+    def layer(inputs: int, outputs: int, kernel: int) -> int:
+        return inputs * outputs * kernel * kernel + 2 * outputs  # a convolution and its normalisation
 
-    def norm(outputs: int) -> int:
-        return 2 * outputs
-
-    total = conv(channels, plan.widths[0], plan.stem_kernel) + norm(plan.widths[0])
-    inputs = plan.widths[0]
-    for width in plan.widths:
-        for _ in range(plan.blocks):
-            total += conv(inputs, width, 3) + norm(width) + conv(width, width, 3) + norm(width)
-            if inputs != width:
-                total += conv(inputs, width, 1) + norm(width)
+    inputs = plan.stages[0][0]
+    total = layer(channels, inputs, plan.stem[0])
+    for width, blocks, _ in plan.stages:
+        for _ in range(blocks):
+            total += layer(inputs, width, 3) + layer(width, width, 3)
+            if inputs != width and plan.relus != "none":
+                total += layer(inputs, width, 1)
             inputs = width
     return total
 
 
+def count(name: str, channels: int = 3) -> int:
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in NETWORKS[name](channels=channels).parameters())
+
+
 @every_network
-@pytest.mark.parametrize("channels", [1, 3])
-def test_parameter_count(name: str, channels: int) -> None:
-    network = NETWORKS[name](channels=channels)
-    assert sum(parameter.numel() for parameter in network.parameters()) == count_by_hand(
-        PLANS[name], channels
-    )
+def test_parameter_count(name: str) -> None:
+    for channels in (1, 3):
+        assert count(name, channels) == count_by_hand(PLANS[name], channels)
 
 
-@pytest.mark.parametrize(
-    ("name", "published"),
-    [("resnet18-cifar", 11_168_832), ("resnet18", 11_689_512 - 512 * 1000 - 1000)],
-)
-def test_published_parameter_count(name: str, published: int) -> None:
+def test_published_parameter_counts() -> None:
     """torchvision's ResNet-18 has 11,689,512, of which 513,000 are its last layer's."""
-    assert sum(parameter.numel() for parameter in NETWORKS[name]().parameters()) == published
-
-
-# ---- shapes -----------------------------------------------------------------------------------------------
+    assert count("resnet18") == 11_689_512 - 512 * 1000 - 1000
+    assert count("resnet18-podnet") == count("resnet18") - (7 * 7 - 3 * 3) * 3 * 64
+    assert count("resnet18-cifar") == count("resnet18-cifar-podnet") == 11_168_832
 
 
 @pytest.mark.parametrize(
     ("name", "image", "maps"),
     [
-        ("resnet18-cifar", (3, 32, 32), [(64, 32, 32), (128, 16, 16), (256, 8, 8), (512, 4, 4)]),
-        ("resnet18", (3, 224, 224), [(64, 56, 56), (128, 28, 28), (256, 14, 14), (512, 7, 7)]),
-        ("resnet32", (3, 32, 32), [(16, 32, 32), (32, 16, 16), (64, 8, 8)]),
-        ("resnet-glyphs", (1, 28, 28), [(16, 14, 14), (32, 7, 7), (64, 4, 4)]),
+        ("resnet18-cifar", (3, 32), [(64, 32), (128, 16), (256, 8), (512, 4)]),
+        ("resnet18", (3, 224), [(64, 56), (128, 28), (256, 14), (512, 7)]),
+        ("resnet32", (3, 32), [(16, 32), (32, 16), (64, 8)]),
+        ("resnet-glyphs", (1, 28), [(16, 14), (32, 7), (64, 4)]),
+        ("resnet18-cifar-podnet", (3, 32), [(64, 32), (128, 16), (256, 8), (512, 4)]),
+        ("resnet18-podnet", (3, 224), [(64, 112), (128, 56), (256, 28), (512, 14)]),
+        ("resnet32-podnet", (3, 32), [(16, 32), (32, 16), (64, 8), (64, 8)]),
+        ("resnet-glyphs-podnet", (1, 28), [(16, 14), (32, 7), (64, 4)]),
     ],
 )
-def test_shapes(name: str, image: tuple[int, ...], maps: list[tuple[int, ...]]) -> None:
-    network = NETWORKS[name](channels=image[0]).eval()
-    with torch.no_grad():
-        found = network(torch.randn(1, *image))
-    assert [tuple(each.shape[1:]) for each in found.maps] == maps
+def test_shapes(name: str, image: tuple[int, int], maps: list[tuple[int, int]]) -> None:
+    channels, side = image
+    with torch.device("meta"):
+        network = NETWORKS[name](channels=channels).eval()
+        found = network(torch.empty(1, channels, side, side))
+    assert [tuple(each.shape[1:]) for each in found.maps] == [(width, size, size) for width, size in maps]
     assert found.pooled.shape == (1, maps[-1][0])
     assert network.feature_size == maps[-1][0]
-    assert torch.allclose(found.pooled, found.maps[-1].mean((2, 3)), atol=1e-6)
-
-
-# ---- ReLUs ------------------------------------------------------------------------------------------------
-
-
-def calls_of_relu(network: ResNet, images: Tensor) -> int:
-    calls = []
-    hooks = [
-        module.register_forward_hook(lambda module, inputs, output: calls.append(module))
-        for module in network.modules()
-        if isinstance(module, nn.ReLU)
-    ]
-    with torch.no_grad():
-        network(images)
-    for hook in hooks:
-        hook.remove()
-    return len(calls)
-
-
-@every_network
-def test_the_switch_takes_away_the_last_relu_alone(name: str) -> None:
-    plan = PLANS[name]
-    images = torch.randn(2, 3, 32, 32)
-    torch.manual_seed(0)
-    without = NETWORKS[name](last_relu=False).eval()
-    torch.manual_seed(0)
-    with_it = NETWORKS[name](last_relu=True).eval()
-    all_relus = 1 + 2 * plan.blocks * len(plan.widths)
-    assert calls_of_relu(with_it, images) == all_relus
-    assert calls_of_relu(without, images) == all_relus - 1
-    with torch.no_grad():
-        signed, clipped = without(images), with_it(images)
-    for earlier, same in zip(signed.maps[:-1], clipped.maps[:-1], strict=True):
-        assert torch.equal(earlier, same)
-        assert (earlier >= 0).all()
-    assert (signed.pooled < 0).any()
-    assert (clipped.pooled >= 0).all()
-    assert torch.equal(signed.maps[-1].clamp_min(0), clipped.maps[-1])
 
 
 # ---- numbers ----------------------------------------------------------------------------------------------
 
 
+def maps_by_hand(slow: Any, plan: Plan, images: Tensor, last_relu: bool) -> list[Tensor]:
+    x = slow.stem(images, "stem", *plan.stem[1:])
+    maps = []
+    for place, (_, blocks, stride) in enumerate(plan.stages):
+        relus = [plan.relus != "none"] * (blocks - 1) + [plan.relus == "all"]
+        if place == len(plan.stages) - 1:
+            relus[-1] = last_relu
+        x = slow.stage(x, f"stages.{place}", stride, relus, padded=plan.relus == "none")
+        maps.append(x)
+    return maps
+
+
 @every_network
+@pytest.mark.parametrize("last_relu", [False, True])
+def test_forward_pass(
+    name: str, last_relu: bool, slow_resnet: Callable[..., Any], stir: Callable[[nn.Module], None]
+) -> None:
+    torch.manual_seed(0)
+    network = NETWORKS[name](last_relu=last_relu).double()
+    stir(network)
+    images = torch.randn(2, 3, 20, 16, dtype=torch.float64)
+    for training in (False, True):
+        with torch.no_grad():
+            expected = maps_by_hand(slow_resnet(network.state_dict(), training), PLANS[name], images, last_relu)
+            found = network.train(training)(images)
+        for one, other in zip(found.maps, expected, strict=True):
+            assert torch.allclose(one, other, rtol=1e-9, atol=1e-9)
+        assert torch.allclose(found.pooled, expected[-1].mean((2, 3)), rtol=1e-9, atol=1e-9)
+        signed = [bool((each < 0).any()) for each in found.maps]
+        assert signed == [PLANS[name].relus != "all"] * (len(signed) - 1) + [not last_relu]
+
+
+@small_networks
 def test_initial_weights(name: str) -> None:
     torch.manual_seed(0)
     network = NETWORKS[name]()
@@ -154,58 +152,14 @@ def test_initial_weights(name: str) -> None:
             assert weight.std().item() == pytest.approx(expected, rel=6 / math.sqrt(2 * weight.numel()))
             assert abs(weight.mean().item()) < 6 * expected / math.sqrt(weight.numel())
             assert module.bias is None
-        if isinstance(module, nn.BatchNorm2d):
-            assert (module.weight == 1).all()
-            assert (module.bias == 0).all()
+        if isinstance(module, BasicBlock):  # PODNet's begin as their shortcuts
+            assert (module.bn1.weight == 1).all()
+            assert (module.bn2.weight == (1 if PLANS[name].relus == "all" else 0)).all()
 
 
-def forward_by_hand(state: dict[str, Tensor], plan: Plan, images: Tensor, training: bool) -> list[Tensor]:
-    """The maps of each stage, from the saved tensors alone. Without the last ReLU."""
-
-    norm = batch_norm(state, training)
-
-    x = F.conv2d(images, state["stem.0.weight"], stride=plan.stem_stride, padding=(plan.stem_kernel - 1) // 2)
-    x = norm(x, "stem.1").clamp_min(0)
-    if plan.max_pool:
-        x = F.max_pool2d(x, 3, stride=2, padding=1)
-    maps = []
-    for stage in range(len(plan.widths)):
-        for block in range(plan.blocks):
-            name = f"stages.{stage}.{block}"
-            stride = 2 if stage > 0 and block == 0 else 1
-            out = F.conv2d(x, state[f"{name}.conv1.weight"], stride=stride, padding=1)
-            out = norm(out, f"{name}.bn1").clamp_min(0)
-            out = norm(F.conv2d(out, state[f"{name}.conv2.weight"], padding=1), f"{name}.bn2")
-            if stage > 0 and block == 0:
-                x = norm(F.conv2d(x, state[f"{name}.shortcut.0.weight"], stride=stride), f"{name}.shortcut.1")
-            out = out + x
-            last = stage == len(plan.widths) - 1 and block == plan.blocks - 1
-            x = out if last else out.clamp_min(0)
-        maps.append(x)
-    return maps
-
-
-@every_network
-@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
-def test_forward_pass(name: str, training: bool) -> None:
-    torch.manual_seed(0)
-    network = NETWORKS[name]().double().train(training)
-    for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            for values in (module.weight.data, module.bias.data, module.running_mean):
-                values.normal_()
-            module.running_var.uniform_(0.5, 2)
-    images = torch.randn(2, 3, 40, 32, dtype=torch.float64)
-    with torch.no_grad():
-        expected = forward_by_hand(network.state_dict(), PLANS[name], images, training)
-        found = network(images)
-    for one, other in zip(found.maps, expected, strict=True):
-        assert torch.allclose(one, other, rtol=1e-9, atol=1e-9)
-    assert torch.allclose(found.pooled, expected[-1].mean((2, 3)), rtol=1e-9, atol=1e-9)
-
-
-@every_network
+@small_networks
 def test_pooled_features_are_float32_at_least(name: str) -> None:
+    torch.manual_seed(0)
     network = NETWORKS[name]().eval()
     images = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
@@ -219,6 +173,14 @@ def test_pooled_features_are_float32_at_least(name: str) -> None:
     assert torch.allclose(found.pooled, exact, atol=0.1 * float(exact.std()))
     assert in_double.dtype == torch.float64
     assert torch.allclose(in_double.float(), exact, rtol=1e-3, atol=1e-3 * float(exact.std()))
+
+
+def test_padded_subsampling() -> None:
+    x = torch.randn(2, 3, 5, 4)
+    found = PaddedSubsampling()(x)
+    assert found.shape == (2, 6, 3, 2)
+    for n, c, i, j in torch.cartesian_prod(*map(torch.arange, found.shape)).tolist():
+        assert found[n, c, i, j] == (x[n, c, 2 * i, 2 * j] if c < 3 else 0)
 
 
 def test_a_single_value_is_normalised_as_in_evaluation() -> None:

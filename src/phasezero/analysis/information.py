@@ -2,8 +2,8 @@
 
 Up to a factor and a constant it is I(X; Z | Y) if each class's features are Gaussian; the paper finds that it
 grows with CwD's coefficient. A class of n images has at most n - 1 eigenvalues above zero, and CIFAR100 has 500
-images of a class for 512 features, so as the paper writes it the sum is minus infinity there. It says nothing
-of a remedy; here eigenvalues below a floor are raised to it, and what was raised is counted.
+images of a class for 512 features, so as the paper writes it the sum is minus infinity there. It names
+no remedy; here eigenvalues below a floor are raised to it, and what was raised is counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ class InformationProxy:
 
 
 def information_proxy(eigenvalues: Tensor, counts: Tensor, floor: float = FLOOR) -> InformationProxy:
-    """`eigenvalues` [C, d] of the covariances of classes with `counts` [C] images."""
+    """Return the proxy from `eigenvalues` [C, d] of the covariances of classes with `counts` [C] images.
+
+    >>> import torch
+    >>> from phasezero import information_proxy
+    >>> information_proxy(torch.tensor([[2.0, 0.5], [1.0, 0.0]]), torch.tensor([9, 2]), floor=1e-3).by_class
+    tensor([ 0.0000, -6.9078])
+    """
     if not 0 < floor < math.inf:
         raise ValueError(f"the floor must be above zero and finite, got {floor}")
     return InformationProxy(

@@ -5,36 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from phasezero._version import __version__
+from phasezero import __version__
 from phasezero.analysis.information import FLOOR, information_proxy
 from phasezero.analysis.overlap import class_means, overlap
-from phasezero.analysis.record import (
-    FORMAT,
-    Analysis,
-    Information,
-    Measurement,
-    OverlapRecord,
-    Points,
-    Split,
-    SplitAnalysis,
-)
 from phasezero.analysis.spectra import alpha, class_spectra, constant_features, in_form
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
-from phasezero.engine.checkpoint import Checkpoint, load_checkpoint
+from phasezero.engine.checkpoint import Checkpoint, load_checkpoint, phase_checkpoint
 from phasezero.engine.device import environment
 from phasezero.engine.evaluate import pooled_features
-from phasezero.engine.persist import phase_checkpoint
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
-from phasezero.results.record import Environment, Record, read_record
-from phasezero.session import CHECKPOINT
+from phasezero.records.analysis import FORMAT, SPLITS, Analysis, Form, Measurement, OverlapRecord, Split, SplitAnalysis
+from phasezero.records.run import Environment, Record, read_record
+from phasezero.runs.session import CHECKPOINT
 
 # Every k where alpha_k bends, fewer where it is nearly straight; a table shows some of them.
 DEFAULT_K = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
@@ -54,14 +45,14 @@ def analyse_run(
     floor: float = FLOOR,
     future: bool = False,
 ) -> Analysis:
-    """The analysis of a finished run's model after a phase (-1: the last), from the files in its folder.
+    """Return the analysis of a finished run's model after a phase (-1: the last), from the files in its folder.
 
     The state after an earlier phase is there if the run was told to keep phases; that of phase 0 is also found
     in a `store`. `future` looks at the classes that come later, too. Computed in float32, whatever the run was.
     """
     folder = Path(folder)
     record = read_record(folder)
-    config = RunConfig.from_dict(record["config"])
+    config = RunConfig.from_record(record["config"])
     data = data or load_data(config.protocol.data, root)
     phases = len(record["phases"])
     if not -phases <= phase < phases:
@@ -75,9 +66,7 @@ def analyse_run(
     try:
         trainer.restore(phase + 1, saved.model, saved.exemplars)
     except RuntimeError:  # torch's, with a page of keys
-        raise UserError(
-            f"{folder}: the checkpoint is not of this version's {config.network.name!r}"
-        ) from None
+        raise UserError(f"{folder}: the checkpoint is not of this version's {config.network.name!r}") from None
     return analyse_model(trainer, record, ks=ks, floor=floor, future=future)
 
 
@@ -85,62 +74,48 @@ def _find_state(
     folder: Path, config: RunConfig, phase: int, trainer: Trainer, store: Path | None, made_in: Environment
 ) -> Checkpoint:
     kept = phase_checkpoint(folder / CHECKPOINT, phase)
-    if kept.exists():
-        return load_checkpoint(kept, config, trainer)
-    if (folder / CHECKPOINT).exists():
-        latest = load_checkpoint(folder / CHECKPOINT, config, trainer)
-        if len(latest.phases) == phase + 1:
-            return latest
-    if phase == 0 and store is not None:
-        key = phase_zero_key(config, trainer.data, trainer, made_in)
-        found = PhaseZeroStore(store).find(key, trainer)
-        if found is not None:
-            return found
-    raise UserError(
-        f"{folder}: the model after phase {phase} is not there (no {kept.name}); "
-        "run with --keep-phases to keep every phase's, or name the --store that phase 0 was kept in"
-    )
+    for path in (kept, folder / CHECKPOINT):
+        if path.exists() and len((saved := load_checkpoint(path, config, trainer)).phases) == phase + 1:
+            return saved
+    stored = PhaseZeroStore(store).find(phase_zero_key(trainer, made_in), trainer) if store and phase == 0 else None
+    if stored is None:
+        raise UserError(
+            f"{folder}: the model after phase {phase} is not there (no {kept.name}); "
+            "run with --keep-phases to keep every phase's, or name the --store that phase 0 was kept in"
+        )
+    return stored
 
 
 def analyse_model(
-    trainer: Trainer,
-    record: Record,
-    *,
-    ks: Sequence[int] = DEFAULT_K,
-    floor: float = FLOOR,
-    future: bool = False,
+    trainer: Trainer, record: Record, *, ks: Sequence[int] = DEFAULT_K, floor: float = FLOOR, future: bool = False
 ) -> Analysis:
-    """The analysis of the model that a trainer holds, which `record` describes."""
+    """Return the analysis of the model that a trainer holds, which `record` describes."""
     phase = trainer.phases_done - 1
     sizes = list(trainer.stream.sizes[: phase + 1])
     seen = sum(sizes)
     looked_at = len(trainer.stream.order) if future else seen
     with trainer.device.settings():
-        features = {
-            "train": _features(trainer, "train", looked_at),
-            "test": _features(trainer, "test", looked_at),
-        }
-    for side, found in features.items():
-        for name, one in zip(record["data"]["class_names"], found, strict=False):
+        features = {split: _features(trainer, split, looked_at) for split in SPLITS}
+    for split, by_class in features.items():
+        for name, one in zip(record["data"]["class_names"], by_class, strict=False):
             if len(one) < 2:
-                raise UserError(f"class {name!r} has {len(one)} {side} image; a covariance needs two")
+                raise UserError(f"class {name!r} has {len(one)} {split} image; a covariance needs two")
     size = features["train"][0].shape[1]
     ks = sorted({min(k, size) for k in ks})
 
-    def split(by_class: Sequence[Tensor]) -> SplitAnalysis:
-        raw, unit = (
-            measure(
-                [in_form(one, form) for one in by_class],
-                class_means([in_form(one, form) for one in features["train"]]),
-                seen=seen,
-                ks=ks,
-                floor=floor,
-            )
-            for form in ("raw", "unit")
-        )
-        images, constant = [len(one) for one in by_class], constant_features(by_class[:seen])
-        return SplitAnalysis(images=images, constant_features=constant, raw=raw, unit=unit)
+    def measured(split: Split, form: Form) -> Measurement:
+        means = class_means([in_form(one, form) for one in features["train"]])
+        return measure([in_form(one, form) for one in features[split]], means, seen=seen, ks=ks, floor=floor)
 
+    train, test = (
+        SplitAnalysis(
+            images=[len(one) for one in features[split]],
+            constant_features=constant_features(features[split][:seen]),
+            raw=measured(split, "raw"),
+            unit=measured(split, "unit"),
+        )
+        for split in SPLITS
+    )
     return Analysis(
         format=FORMAT,
         phasezero=__version__,
@@ -153,60 +128,53 @@ def analyse_model(
         phase=phase,
         phase_sizes=sizes,
         seen_classes=seen,
-        accuracy=record["phases"][phase]["accuracy"]["head"],
+        accuracy=record["phases"][phase]["accuracy"]["head"] or 0.0,
         classes=record["data"]["class_ids"][:looked_at],
         class_names=record["data"]["class_names"][:looked_at],
         feature_size=size,
         k=ks,
-        train=split(features["train"]),
-        test=split(features["test"]),
-        points=Points(train=_points(features["train"]), test=_points(features["test"]))
-        if size == 3
-        else None,
+        train=train,
+        test=test,
+        points={"train": _points(features["train"]), "test": _points(features["test"])} if size == 3 else None,
         environment=environment(trainer.device),
     )
 
 
-def _features(trainer: Trainer, split: Split, classes: int) -> Sequence[Tensor]:
-    """Of all images of each class, in the test view."""
-    source, indices = (
+def _features(trainer: Trainer, split: Split, classes: int) -> list[Tensor]:
+    """Return the features of all images of each class, in the test view."""
+    source, by_class = (
         (trainer.train, trainer.train_by_class) if split == "train" else (trainer.test, trainer.test_by_class)
     )
-    batch_size = trainer.config.engine.test_batch_size
-    found = pooled_features(trainer.model, source, torch.cat(indices[:classes]), batch_size)
-    return list(found.split([len(one) for one in indices[:classes]]))
+    chosen = by_class[:classes]
+    found = pooled_features(trainer.model, source, torch.cat(chosen), trainer.config.engine.test_batch_size)
+    return list(found.split([len(one) for one in chosen]))
 
 
 def measure(
     by_class: Sequence[Tensor], means: Tensor, *, seen: int, ks: Sequence[int], floor: float = FLOOR
 ) -> Measurement:
-    """Everything about features [n_c, d] of each class, the first `seen` of which were trained on."""
+    """Measure features [n_c, d] of each class, the first `seen` of which were trained on."""
     spectra = class_spectra(by_class)
-    eigenvalues, counts = spectra.eigenvalues.cpu(), spectra.counts
-    shares = alpha(eigenvalues, ks)
-    proxy = information_proxy(eigenvalues, counts, floor)
-    found = overlap(by_class, means, seen)
-    return Measurement(
-        alpha_mean=_shares(shares[:seen].mean(0)),
-        alpha=[_shares(row) for row in shares],
-        variance=_numbers(eigenvalues.sum(1)),
-        spectrum_mean=_numbers(eigenvalues[:seen].mean(0)[:KEPT_EIGENVALUES]),
-        information=Information(
-            mean=_significant(float(proxy.by_class[:seen].mean())),
-            by_class=_numbers(proxy.by_class),
-            floor=floor,
-            floored=proxy.floored.tolist(),
-            unavoidable=proxy.unavoidable.tolist(),
-        ),
-        overlap=OverlapRecord(**asdict(found)),  # type: ignore[typeddict-item]
-    )
+    eigenvalues = spectra.eigenvalues.cpu()
+    shares, proxy = alpha(eigenvalues, ks), information_proxy(eigenvalues, spectra.counts, floor)
+    return {
+        "alpha_mean": _shares(shares[:seen].mean(0)),
+        "alpha": [_shares(row) for row in shares],
+        "variance": _numbers(eigenvalues.sum(1)),
+        "spectrum_mean": _numbers(eigenvalues[:seen].mean(0)[:KEPT_EIGENVALUES]),
+        "information": {
+            "mean": _numbers(proxy.by_class[:seen].mean()[None])[0],
+            "by_class": _numbers(proxy.by_class),
+            "floor": floor,
+            "floored": proxy.floored.tolist(),
+            "unavoidable": proxy.unavoidable.tolist(),
+        },
+        "overlap": cast(OverlapRecord, asdict(overlap(by_class, means, seen))),
+    }
 
 
 def _points(by_class: Sequence[Tensor]) -> list[list[list[float]]]:
-    return [
-        [[round(x, 4) for x in point] for point in in_form(one[:MOST_POINTS], "unit").tolist()]
-        for one in by_class
-    ]
+    return [[[round(x, 4) for x in point] for point in in_form(one[:MOST_POINTS], "unit").tolist()] for one in by_class]
 
 
 def _shares(values: Tensor) -> list[float]:
@@ -214,8 +182,4 @@ def _shares(values: Tensor) -> list[float]:
 
 
 def _numbers(values: Tensor) -> list[float]:
-    return [_significant(value) for value in values.tolist()]
-
-
-def _significant(value: float) -> float:
-    return float(f"{value:.6g}")
+    return [float(f"{value:.6g}") for value in values.tolist()]

@@ -38,7 +38,7 @@ def class_means(by_class: Sequence[Tensor]) -> Tensor:
 
 
 def scatter_ratio(by_class: Sequence[Tensor]) -> float | None:
-    """tr(S_W) / tr(S_B), every class counting the same; both traces are of unbiased variances."""
+    """Return tr(S_W) / tr(S_B), every class counting the same; both traces are of unbiased variances."""
     if len(by_class) < 2:
         return None
     means = class_means(by_class)
@@ -47,17 +47,21 @@ def scatter_ratio(by_class: Sequence[Tensor]) -> float | None:
 
 
 def nearest_means(by_class: Sequence[Tensor], means: Tensor) -> Tensor:
-    """How many images of class i (row) have mean j (column) as their nearest, [C, C]."""
+    """Count the images of class i (row) that have mean j (column) as their nearest, [C, C]."""
     return torch.stack(
-        [
-            torch.cdist(features.double(), means).argmin(1).bincount(minlength=len(means))
-            for features in by_class
-        ]
+        [torch.cdist(features.double(), means).argmin(1).bincount(minlength=len(means)) for features in by_class]
     )
 
 
 def overlap(by_class: Sequence[Tensor], means: Tensor, seen: int) -> Overlap:
-    """Of features by class, of which the first `seen` were trained on; `means` [C, d] of the training images."""
+    """Measure the overlap of classes, the first `seen` of which were trained on; `means` [C, d] of the training images.
+
+    >>> import torch
+    >>> from phasezero import overlap
+    >>> by_class = [torch.tensor([[0.0], [2.0]]), torch.tensor([[4.0], [6.0]])]
+    >>> overlap(by_class, torch.tensor([[1.0], [5.0]], dtype=torch.float64), seen=2)
+    Overlap(scatter_ratio=0.25, nearest_mean_error=0.0, seen_as_future=None, future_as_seen=None)
+    """
     known, future = slice(None, seen), slice(seen, None)
     confusion = nearest_means(by_class[known], means[known])
     error = _percent(confusion.sum() - confusion.trace(), confusion.sum())

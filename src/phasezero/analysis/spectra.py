@@ -10,21 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from phasezero.errors import UserError
-
-Form = Literal["raw", "unit"]
-FORMS: tuple[Form, ...] = ("raw", "unit")
+from phasezero.records.analysis import Form
 
 CONSTANT = 1e-4
 """A feature whose variance is below this share of the features' mean variance tells no image from another."""
-
-_MOST_NUMBERS = 1 << 26  # float64 numbers in a batch of classes: half a GiB
 
 
 @dataclass(frozen=True)
@@ -36,39 +31,41 @@ class ClassSpectra:
 
 
 def in_form(features: Tensor, form: Form) -> Tensor:
-    """Features [n, d] as they are, or each of unit length."""
+    """Return features [n, d] as they are, or each of unit length."""
     return F.normalize(features, dim=1) if form == "unit" else features
 
 
 def class_spectra(by_class: Sequence[Tensor]) -> ClassSpectra:
-    """Eigenvalues of K^(c) = 1/(n_c - 1) sum (z - mean)(z - mean)', Eq. 2, for features [n_c, d] of each class.
+    """Return the eigenvalues of K^(c) = 1/(n_c - 1) sum (z - mean)(z - mean)' (Eq. 2), for features [n_c, d] by class.
 
-    Where no class has more images than features, those of the n x n Gram matrix are computed instead: the same
-    above zero. Classes are padded with zero rows, which change neither matrix, and go through in batches.
+    For a class with fewer images than features, those of the n x n Gram matrix are computed: the same above zero.
+
+    >>> import torch
+    >>> from phasezero import class_spectra
+    >>> class_spectra([torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]])]).eigenvalues.round(decimals=2)
+    tensor([[5.3300, 1.3300]], dtype=torch.float64)
     """
+    spectra = []
     for position, features in enumerate(by_class):
-        if len(features) < 2:
-            raise UserError(f"class {position} has {len(features)} image; a covariance needs two")
-    counts = torch.tensor([len(features) for features in by_class])
-    rows, size = int(counts.max()), by_class[0].shape[1]
-    at_once = max(1, _MOST_NUMBERS // (max(rows, size) * size))
-    parts = []
-    for start in range(0, len(by_class), at_once):
-        some = by_class[start : start + at_once]
-        centred = [features.double() - features.double().mean(0) for features in some]
-        padded = torch.nn.utils.rnn.pad_sequence(centred, batch_first=True)
-        product = padded @ padded.mT if rows < size else padded.mT @ padded
-        freedom = counts[start : start + at_once].to(product) - 1
-        parts.append(torch.linalg.eigvalsh(product / freedom[:, None, None]).flip(1))
+        if (count := len(features)) < 2:
+            raise UserError(f"class {position} has {count} image; a covariance needs two")
+        centred, size = features.double() - features.double().mean(0), features.shape[1]
+        product = centred @ centred.mT if count < size else centred.mT @ centred
+        found = torch.linalg.eigvalsh(product / (count - 1)).flip(0)
+        spectra.append(F.pad(found, (0, size - len(found))))
     # Rounding leaves zeros slightly on either side; a covariance has no negative eigenvalue.
-    found = torch.cat([F.pad(part, (0, size - part.shape[1])) for part in parts]).clamp_min(0)
-    return ClassSpectra(counts, found)
+    return ClassSpectra(torch.tensor(list(map(len, by_class))), torch.stack(spectra).clamp_min(0))
 
 
 def alpha(eigenvalues: Tensor, ks: Sequence[int]) -> Tensor:
-    """alpha_k of Eq. 3, the share of the k largest eigenvalues [C, d] in their sum, as [C, len(ks)].
+    """Return alpha_k of Eq. 3, the share of the k largest eigenvalues [C, d] in their sum, as [C, len(ks)].
 
     A k beyond d is answered like d itself: 1.
+
+    >>> import torch
+    >>> from phasezero import alpha
+    >>> alpha(torch.tensor([[4.0, 3.0, 2.0, 1.0]]), [1, 2, 9])
+    tensor([[0.4000, 0.7000, 1.0000]])
     """
     totals = eigenvalues.sum(1, keepdim=True)
     if bool((totals <= 0).any()):
@@ -79,7 +76,7 @@ def alpha(eigenvalues: Tensor, ks: Sequence[int]) -> Tensor:
 
 
 def constant_features(by_class: Sequence[Tensor]) -> int:
-    """How many of the features [n_c, d] do not vary within classes (see CONSTANT).
+    """Count the features [n_c, d] that do not vary within classes (see CONSTANT).
 
     The correlation of a constant is counted as zero by CwD, so it gains by features that hold nothing.
     """

@@ -1,7 +1,7 @@
 """The published way, written anew as a yardstick: eager steps, a DataLoader, CwD and herding as Python loops.
 
 It shares nothing with the package but the networks. Each function does what its namesake in the package does,
-so that tests can hold their results together and the benchmark only has to time them.
+so that tests can compare their results and the benchmark only has to time them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from phasezero.nets import NETWORKS
 
+Pixels = npt.NDArray[np.uint8]
+
 
 def decorrelation_loop(features: Tensor, labels: Tensor) -> Tensor:
-    """CwD in the published code's form: one d x d matrix for each class of the batch."""
-    features = F.normalize(features, dim=1)
+    """Return CwD in the published code's form: one d x d matrix for each class of the batch."""
+    features, dim = F.normalize(features, dim=1), features.shape[1]
     total, samples = features.new_zeros(()), 0
     for label in labels.unique():
         members = features[labels == label]
@@ -32,14 +34,13 @@ def decorrelation_loop(features: Tensor, labels: Tensor) -> Tensor:
         z = centred / (centred.square().sum(0) / (len(members) - 1) + 1e-8).sqrt()
         products = z.T @ z
         off_diagonal = products - torch.diag(torch.diagonal(products))
-        dim = features.shape[1]
         total = total + off_diagonal.square().sum() / (dim * (dim - 1))
         samples += len(members)
     return total / max(samples, 1)
 
 
 def herding_loop(features: Tensor, count: int) -> list[int]:
-    """For each pick, every image not yet chosen is tried: which brings the mean nearest to the class mean?"""
+    """Try for each pick every image not yet chosen, and take the one that brings the mean nearest to the class mean."""
     unit = F.normalize(features, dim=1)
     mean, total = unit.mean(0), torch.zeros_like(unit[0])
     chosen: list[int] = []
@@ -56,26 +57,23 @@ def herding_loop(features: Tensor, count: int) -> list[int]:
     return chosen
 
 
-def feature_loop(
-    backbone: nn.Module, images: npt.NDArray[np.uint8], batch_size: int, device: torch.device
-) -> Tensor:
-    """Features of all images, normalised one by one and collected on the host batch by batch."""
+def to_input(image: Pixels) -> Tensor:
+    """Normalise one image [H, W, C] to [C, H, W]."""
+    return (torch.from_numpy(image).permute(2, 0, 1).float() / 255 - 0.5) / 0.25
 
-    def view(image: npt.NDArray[np.uint8]) -> Tensor:
-        return (torch.from_numpy(image).permute(2, 0, 1).float() / 255 - 0.5) / 0.25
 
+def feature_loop(backbone: nn.Module, images: Pixels, batch_size: int, device: torch.device) -> Tensor:
+    """Return features of all images, normalised one by one and collected on the host batch by batch."""
     backbone.eval()
     with torch.no_grad():
-        loader: DataLoader[Tensor] = DataLoader([view(image) for image in images], batch_size)  # type: ignore[arg-type]
+        loader: DataLoader[Tensor] = DataLoader([to_input(image) for image in images], batch_size)  # type: ignore[arg-type]
         return torch.cat([backbone(batch.to(device)).pooled.cpu() for batch in loader])
 
 
 class AugmentedImages(Dataset[tuple[Tensor, int]]):
     """Images as PIL objects, padded, cropped, flipped and normalised one by one."""
 
-    def __init__(
-        self, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], padding: int = 4
-    ) -> None:
+    def __init__(self, images: Pixels, labels: npt.NDArray[np.int64], padding: int = 4) -> None:
         self.images, self.labels, self.padding = images, labels, padding
 
     def __len__(self) -> int:
@@ -89,8 +87,7 @@ class AugmentedImages(Dataset[tuple[Tensor, int]]):
         view = canvas.crop((left, top, left + size, top + size))
         if torch.rand(()) < 0.5:
             view = view.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        pixels = torch.from_numpy(np.array(view)).permute(2, 0, 1).float() / 255
-        return (pixels - 0.5) / 0.25, int(self.labels[index])
+        return to_input(np.array(view)), int(self.labels[index])
 
 
 class PublishedStep:
@@ -99,11 +96,11 @@ class PublishedStep:
     def __init__(self, network: str, classes: int, new: int, device: torch.device, eta: float = 0.5) -> None:
         """`new` classes of `classes` are this phase's; where all are, it is phase 0, with CwD unless `eta` is 0."""
         torch.manual_seed(0)
-        self.device, self.classes, self.new, self.eta = device, classes, new, eta
+        self.device, self.old, self.eta = device, classes - new, eta
         self.backbone: nn.Module = NETWORKS[network]().to(device).train()
         self.weights = nn.Parameter(torch.randn(classes, self.backbone.feature_size, device=device))
         self.scale = nn.Parameter(torch.ones((), device=device))
-        self.teacher = None if new == classes else copy.deepcopy(self.backbone).eval()
+        self.teacher = copy.deepcopy(self.backbone).eval() if self.old else None
         parameters = [*self.backbone.parameters(), self.weights, self.scale]
         self.optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=5e-4)
 
@@ -125,19 +122,19 @@ class PublishedStep:
         return loss.item()
 
     def _ranking(self, cosines: Tensor, labels: Tensor) -> Tensor:
-        old = self.classes - self.new
-        exemplars = labels < old
+        exemplars = labels < self.old
         if not exemplars.any():
             return cosines.new_zeros(())
         own = cosines[exemplars].gather(1, labels[exemplars][:, None])
-        rivals = cosines[exemplars][:, old:].topk(min(2, self.new), dim=1).values
+        new = cosines[exemplars][:, self.old :]
+        rivals = new.topk(min(2, new.shape[1]), dim=1).values
         return F.margin_ranking_loss(own.expand_as(rivals), rivals, torch.ones_like(rivals), margin=0.5)
 
 
 def batches(
-    images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], batch_size: int, workers: int
+    images: Pixels, labels: npt.NDArray[np.int64], batch_size: int, workers: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Epoch after epoch of shuffled, augmented batches."""
+    """Yield epoch after epoch of shuffled, augmented batches."""
     data = AugmentedImages(images, labels)
     while True:
         yield from DataLoader(data, batch_size, shuffle=True, num_workers=workers, drop_last=True)

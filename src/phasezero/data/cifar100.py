@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from phasezero.data.catalog import DATA_SETS, DataSet
+from phasezero.data.catalog import Recipe, register_data
 from phasezero.data.download import download, extract_tar, md5_of
-from phasezero.data.images import ImageData, ImageSplit, Preparation
+from phasezero.data.images import ImageData, ImageSplit, Preparation, View
 from phasezero.errors import UserError
 
 FOLDER = "cifar-100-python"
@@ -31,56 +31,44 @@ ARCHIVE_MD5 = "eb9058c3a382ffc7106e4002c42a8d85"
 
 # Mean, std and crop of LUCIR, AANets and CwD. The std is not that of the pixels (.267, .256, .276): it is the
 # mean of the stds of single images [computed], but every number they published was made with it.
-PREPARATION = Preparation(
-    mean=(0.5071, 0.4866, 0.4409), std=(0.2009, 0.1984, 0.2023), crop="pad", size=32, padding=4, flip=True
-)
+PREPARATION = Preparation((0.5071, 0.4866, 0.4409), (0.2009, 0.1984, 0.2023), size=32, view=View("pad", padding=4))
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Rebuilds dictionaries, lists, strings, numbers and numpy arrays; any other global is refused."""
+    """Rebuild dictionaries, lists, strings, numbers and numpy arrays; refuse any other global."""
 
     def find_class(self, module: str, name: str) -> Any:
         # numpy 2 moved the function that the files name; asking an array for it works with every version.
         reconstruct = np.empty(0).__reduce__()[0]
-        known: dict[tuple[str, str], Any] = {
-            ("numpy.core.multiarray", "_reconstruct"): reconstruct,
-            ("numpy._core.multiarray", "_reconstruct"): reconstruct,
-            ("numpy", "ndarray"): np.ndarray,
-            ("numpy", "dtype"): np.dtype,
-        }
-        if (module, name) not in known:
+        known = {"_reconstruct": reconstruct, "ndarray": np.ndarray, "dtype": np.dtype}
+        if module not in ("numpy", "numpy.core.multiarray", "numpy._core.multiarray") or name not in known:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return known[module, name]
+        return known[name]
 
 
 def _folder(root: Path) -> Path:
-    """Where the files are, or should be: in the root's own folder, or in the root if it is that folder."""
+    """Return where the files are or should be: in the root's own folder, or in the root if it is that folder."""
     inner = root / FOLDER
     is_that_folder = root.name == FOLDER or all((root / name).is_file() for name in MD5)
     return root if is_that_folder and not inner.is_dir() else inner
 
 
-def _get_command(root: Path) -> str:
-    return f"phasezero data get cifar100 --root {root}"
-
-
 def _read(root: Path, name: str) -> dict[str, Any]:
-    path = _folder(root) / name
+    path, command = _folder(root) / name, f"phasezero data get cifar100 --root {root}"
     if not path.is_file():
-        raise UserError(f"CIFAR-100 was looked for at {path}, which is missing; run: {_get_command(root)}")
+        raise UserError(f"CIFAR-100 was looked for at {path}, which is missing; run: {command}")
     content = path.read_bytes()  # once: what is checked is what is unpickled
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != MD5[name]:
         raise UserError(
             f"{path} has md5 {found}, expected {MD5[name]}: it is damaged or another file and "
-            f"was not opened; delete it and run: {_get_command(root)}"
+            f"was not opened; delete it and run: {command}"
         )
     try:
         # latin1: the files were written by Python 2, whose strings hold the pixels.
-        entries = _ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
+        entries: dict[str, Any] = _ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
     except pickle.UnpicklingError as error:
         raise UserError(f"{path} is not a file of arrays ({error}); nothing in it was run") from error
-    assert isinstance(entries, dict)
     return entries
 
 
@@ -91,43 +79,42 @@ def _split(root: Path, name: str) -> ImageSplit:
     return ImageSplit(images, np.asarray(entries["fine_labels"], dtype=np.int64))
 
 
-def load_cifar100(root: Path, argument: str = "") -> ImageData:
-    names = tuple(str(name) for name in _read(root, "meta")["fine_label_names"])
-    return ImageData("cifar100", names, names, _split(root, "train"), _split(root, "test"), PREPARATION)
-
-
-def cifar100_present(root: Path) -> bool:
+def is_present(root: Path) -> bool:
     return all((_folder(root) / name).is_file() for name in MD5)
 
 
-def _verified(folder: Path) -> bool:
+def _is_verified(folder: Path) -> bool:
     return all((folder / name).is_file() and md5_of(folder / name) == md5 for name, md5 in MD5.items())
 
 
 def get_cifar100(root: Path) -> None:
     """Download (169 MB), check and unpack; nothing is fetched when the files are there and right."""
-    console = Console(stderr=True)
-    folder = _folder(root)
-    if _verified(folder):
-        console.print(f"CIFAR-100 is already in {folder}, md5 as published", soft_wrap=True)
-        return
-    base = folder.parent if folder.name == FOLDER else root
-    archive = base / "cifar-100-python.tar.gz"
-    fetched = download(URL, archive, md5=ARCHIVE_MD5)
-    extract_tar(archive, base, [f"{FOLDER}/{name}" for name in MD5])
-    if not _verified(base / FOLDER):
-        raise UserError(f"the files unpacked into {base / FOLDER} are not the published ones; check the disk")
-    if fetched:  # an archive that somebody else put there is theirs to keep
-        archive.unlink()
-    console.print(f"CIFAR-100 is in {base / FOLDER}, md5 as published", soft_wrap=True)
+    folder, state = _folder(root), "already"
+    if not _is_verified(folder):
+        base = folder.parent if folder.name == FOLDER else root
+        folder, state = base / FOLDER, "now"
+        archive = base / "cifar-100-python.tar.gz"
+        fetched = download(URL, archive, md5=ARCHIVE_MD5)
+        extract_tar(archive, base, [f"{FOLDER}/{name}" for name in MD5])
+        if not _is_verified(folder):
+            raise UserError(f"the files unpacked into {folder} are not the published ones; check the disk")
+        if fetched:  # an archive that somebody else put there is theirs to keep
+            archive.unlink()
+    Console(stderr=True).print(f"CIFAR-100 is {state} in {folder}, md5 as published", soft_wrap=True)
 
 
-DATA_SETS.register("cifar100")(
-    DataSet(
-        load=load_cifar100,
-        summary="CIFAR-100: 100 classes, 50,000 + 10,000 images of 32 x 32 (a download of 169 MB)",
-        class_order="seed1993",
-        present=cifar100_present,
-        download=get_cifar100,
-    )
+@register_data(
+    "cifar100",
+    "CIFAR-100: 100 classes, 60,000 images (169 MB download)",
+    recipe=Recipe("resnet18-cifar"),
+    class_order="seed1993",
+    paper_name="CIFAR100",
+    size=(100, 500),
+    seconds={"cpu": 6e-2, "cuda": 2.5e-5},  # results/h200/bench.json
+    present=is_present,
+    download=get_cifar100,
 )
+def load_cifar100(root: Path, argument: str = "") -> ImageData:
+    """Load the published files after checking their md5."""
+    names = tuple(str(name) for name in _read(root, "meta")["fine_label_names"])
+    return ImageData("cifar100", names, names, _split(root, "train"), _split(root, "test"), PREPARATION)

@@ -11,25 +11,14 @@ import tarfile
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
-from urllib.parse import urlsplit
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
 from phasezero.errors import UserError
-
-Report = Callable[[int, int | None], None]
-"""Called with (bytes so far, bytes in all or None when the server does not say)."""
+from phasezero.records.files import replacing
 
 _BLOCK = 1 << 18
 _TIMEOUT = 30.0  # seconds without a byte
@@ -40,107 +29,64 @@ def md5_of(path: Path) -> str:
         return hashlib.file_digest(file, "md5").hexdigest()
 
 
-def download(url: str, target: Path, *, md5: str, report: Report | None = None) -> bool:
-    """Fetch `url` to `target`, which appears only when complete and of this md5. False: it was there already.
+def download(url: str, target: Path, *, md5: str) -> bool:
+    """Fetch `url` to `target`, which appears only when complete and of this md5; return False if it was there.
 
-    What an interrupted call left in `target`.part is continued. Without `report` a progress bar is shown.
+    What an interrupted call left in `target`.part is continued.
     """
     if target.is_file() and md5_of(target) == md5:
         return False
     part = target.with_name(target.name + ".part")
+    elsewhere = f"get the file elsewhere and put it at {target} (md5 {md5})"
     try:
-        if report is not None:
-            _fetch(url, part, md5, report)
-        else:
-            with _bar(target.name) as shown:
-                _fetch(url, part, md5, shown)
+        _fetch(url, part, md5)
         found = md5_of(part)
         if found != md5:
             part.unlink()
-            raise UserError(
-                f"{url} gave a file with md5 {found}, expected {md5}; it was deleted: try again, or get "
-                f"the file elsewhere and put it at {target}"
-            )
+            raise UserError(f"{url} gave a file with md5 {found}; it was deleted: try again, or {elsewhere}")
         os.replace(part, target)
-        _sync_folder(target.parent)
-    except (OSError, http.client.HTTPException) as error:
-        raise UserError(_failure(url, target, part, md5, error)) from error
+    except (OSError, http.client.HTTPException) as error:  # both name what failed: a host, a status, a file
+        kept = " (what has arrived is kept and continued)" if part.is_file() else ""
+        raise UserError(f"getting {url} failed: {error}; try again later{kept}, or {elsewhere}") from error
     return True
 
 
-def _fetch(url: str, part: Path, md5: str, report: Report) -> None:
+def _fetch(url: str, part: Path, md5: str) -> None:
     """Bring the part file to its full length, from where it ends if the server can."""
     have = part.stat().st_size if part.is_file() else 0
-    headers = {"User-Agent": "phasezero", "Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
+    headers = {"User-Agent": "phasezero", "Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     try:
-        answer = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT)
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT) as answer:
+            if answer.status != http.HTTPStatus.PARTIAL_CONTENT:  # a server that ignores Range sends all of it
+                return _save(answer, part, 0)
+            if answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+                return _save(answer, part, have)
     except urllib.error.HTTPError as error:
         with error:
             if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not have:
                 raise
-        # Nothing follows what we have: it is whole (killed just before the rename), or it is no part of this.
-        if md5_of(part) != md5:
-            part.unlink()
-            return _fetch(url, part, md5, report)
-        return None
-    with answer:
-        resumed = answer.status == http.HTTPStatus.PARTIAL_CONTENT
-        if resumed and not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            part.unlink()
-            return _fetch(url, part, md5, report)
-        done = have if resumed else 0  # a server that ignores Range sends the file from its start
-        length = answer.headers.get("Content-Length", "")
-        total = done + int(length) if length.isdigit() else None
-        report(done, total)
-        part.parent.mkdir(parents=True, exist_ok=True)  # not before there is something to put into it
-        with part.open("ab" if resumed else "wb") as file:
-            while block := answer.read(_BLOCK):
-                file.write(block)
-                done += len(block)
-                report(done, total)
-            file.flush()
-            os.fsync(file.fileno())
+        if md5_of(part) == md5:  # nothing follows what we have: it is whole, killed just before the rename
+            return None
+    part.unlink()  # it is no part of what the server has
+    return _fetch(url, part, md5)
+
+
+def _save(answer: http.client.HTTPResponse, part: Path, done: int) -> None:
+    """Write the answer into the part file, from the byte `done` on, and show how far it is."""
+    length = answer.headers.get("Content-Length", "")
+    total = done + int(length) if length.isdigit() else None
+    part.parent.mkdir(parents=True, exist_ok=True)  # not before there is something to put into it
+    columns = *Progress.get_default_columns(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress, part.open("ab" if done else "wb") as file:
+        task = progress.add_task(part.stem, completed=done, total=total)
+        while block := answer.read(_BLOCK):
+            file.write(block)
+            done += len(block)
+            progress.update(task, completed=done)
+        file.flush()
+        os.fsync(file.fileno())
     if total is not None and done < total:  # read() ends quietly when the other side hangs up
         raise http.client.HTTPException(f"the connection broke off at {done:,} of {total:,} bytes")
-    return None
-
-
-def _failure(url: str, target: Path, part: Path, md5: str, error: Exception) -> str:
-    host = urlsplit(url).hostname
-    if isinstance(error, urllib.error.HTTPError):
-        what = f"{host} answered {error.code} {error.reason} for {url}"
-    elif isinstance(error, urllib.error.URLError):
-        what = f"{host} could not be reached for {url} ({error.reason})"
-    else:
-        what = f"getting {url} failed ({error})"
-    kept = " (what has arrived is kept and continued)" if part.is_file() else ""
-    return f"{what}; try again later{kept}, or get the file elsewhere and put it at {target} (md5 {md5})"
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a power cut; Windows cannot open folders, and needs no such thing."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-@contextmanager
-def _bar(name: str) -> Iterator[Report]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(name, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def extract_tar(archive: Path, folder: Path, members: Collection[str]) -> None:
@@ -153,33 +99,24 @@ def extract_tar(archive: Path, folder: Path, members: Collection[str]) -> None:
         with tarfile.open(archive) as tar:
             entries = tar.getmembers()
             for entry in entries:
-                _refuse_unsafe(archive, entry)
+                _check_safe(archive, entry)
             wanted = {entry.name: entry for entry in entries if entry.isreg() and entry.name in members}
             missing = sorted(set(members) - set(wanted))
             if missing:
                 raise UserError(f"{archive} has no {', '.join(missing)}: it is not the expected archive")
             for name, entry in wanted.items():
-                _write_member(tar, entry, folder.joinpath(*PurePosixPath(name).parts))
+                source = tar.extractfile(entry)
+                assert source is not None  # a regular file has content
+                with source, replacing(folder / name) as temporary, temporary.open("wb") as file:
+                    shutil.copyfileobj(source, file, _BLOCK)
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{archive} is damaged ({error}); delete it and get it again") from error
 
 
-def _refuse_unsafe(archive: Path, entry: tarfile.TarInfo) -> None:
+def _check_safe(archive: Path, entry: tarfile.TarInfo) -> None:
     path = PurePosixPath(entry.name.replace("\\", "/"))
     # A colon is a drive or a stream on Windows; no archive of ours has one.
     if path.is_absolute() or ".." in path.parts or ":" in entry.name:
         raise UserError(f"{archive} was not unpacked: {entry.name!r} in it leads out of its folder")
     if not (entry.isreg() or entry.isdir()):
         raise UserError(f"{archive} was not unpacked: {entry.name!r} in it is a link or a device")
-
-
-def _write_member(tar: tarfile.TarFile, entry: tarfile.TarInfo, target: Path) -> None:
-    source = tar.extractfile(entry)
-    assert source is not None  # only regular files get here
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    with source, part.open("wb") as file:
-        shutil.copyfileobj(source, file, _BLOCK)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, target)

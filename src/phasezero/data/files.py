@@ -10,6 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from phasezero.errors import UserError
 
 T = TypeVar("T")
 Whole = npt.NDArray[np.int64]
+Uniforms = npt.NDArray[np.floating]
 
 MAX_PIXELS = 64_000_000
 """The largest image that is decoded: 192 MB as RGB, more than the cameras of today make."""
@@ -28,41 +30,34 @@ MAX_PIXELS = 64_000_000
 WORKERS = 8
 """Threads that decode: Pillow lets others run while it does."""
 
-EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"})
-
 # The decoders a file may reach, whatever it is called (ImageNet has a PNG named .JPEG). Pillow would try
 # all it has, among them EPS, which starts Ghostscript.
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF")
 _ORIENTATION = 0x0112  # the tag of the EXIF standard
 
 
-def is_image_file(name: str, extensions: frozenset[str] = EXTENSIONS) -> bool:
-    """By its name alone: not hidden (`._photo.jpg` is what macOS leaves behind), and a known ending."""
-    return not name.startswith(".") and Path(name).suffix.lower() in extensions
-
-
 def read_image(path: Path) -> Image.Image:
-    """The image as RGB and the right way up; UserError when it is missing, damaged, or too large."""
-
-    def decode(image: Image.Image) -> Image.Image:
+    """Return the image as RGB and upright; raise UserError when it is missing, damaged or too large."""
+    with _opened(path) as image:
         image.load()
         return _to_rgb(_upright(image))
 
-    return _opened(path, decode)
+
+def _header_size(path: Path) -> tuple[int, int]:
+    with _opened(path) as image:
+        return image.size
 
 
-@functools.lru_cache(
-    maxsize=4
-)  # both sides of a data set are asked for when it is checked and when it is packed
+@functools.lru_cache(maxsize=4)  # both sides of a data set are asked for when it is checked and when it is packed
 def image_sizes(paths: tuple[Path, ...]) -> npt.NDArray[np.int64]:
-    """[n, 2]: width and height as the files' headers have them, that is before they are turned upright."""
-    sizes = read_ahead(lambda at: _opened(paths[at], lambda image: image.size), len(paths), ahead=1000)
+    """Return [n, 2]: width and height from the files' headers, before any is turned upright."""
+    sizes = read_ahead(lambda at: _header_size(paths[at]), len(paths), ahead=1000)
     return np.array(list(sizes), np.int64).reshape(-1, 2)
 
 
-def read_ahead(work: Callable[[int], T], count: int, ahead: int, workers: int = WORKERS) -> Iterator[T]:
-    """work(0), work(1), ... in this order, by threads, at most `ahead` of them before they are asked for."""
-    pool = ThreadPoolExecutor(workers)
+def read_ahead(work: Callable[[int], T], count: int, ahead: int) -> Iterator[T]:
+    """Yield work(0), work(1), ... in order, computed by threads, at most `ahead` of them early."""
+    pool = ThreadPoolExecutor(WORKERS)
     waiting: deque[Future[T]] = deque()
     try:
         for at in range(count):
@@ -75,26 +70,20 @@ def read_ahead(work: Callable[[int], T], count: int, ahead: int, workers: int = 
         pool.shutdown(cancel_futures=True)
 
 
-def _opened(path: Path, take: Callable[[Image.Image], T]) -> T:
-    """What `take` makes of the opened file."""
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """Yield the file with its header read, and its pixels not; turn every failure into a UserError."""
     try:
         with Image.open(path, formats=_FORMATS) as image:
-            width, height = image.size
-            if width * height <= MAX_PIXELS:  # the header is read by now, the pixels are not
-                return take(image)
+            if math.prod(image.size) > MAX_PIXELS:
+                raise Image.DecompressionBombError
+            yield image
     except FileNotFoundError:
         raise UserError(f"image file {path} is missing") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise _too_large(path, "far more") from None
+        raise UserError(f"image file {path} is too large: at most {MAX_PIXELS:,} pixels are read; shrink it") from None
     except Exception as error:  # OSError, SyntaxError, struct.error, ...: Pillow on damaged files
-        raise UserError(
-            f"image file {path} cannot be read: {error}; replace it, or remove it from its folder"
-        ) from error
-    raise _too_large(path, f"{width} x {height}")
-
-
-def _too_large(path: Path, size: str) -> UserError:
-    return UserError(f"image file {path} has {size} pixels; at most {MAX_PIXELS:,} are read: scale it down")
+        raise UserError(f"image file {path} cannot be read: {error}; replace or remove it") from error
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -119,7 +108,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _to_8_bits(image: Image.Image) -> npt.NDArray[np.uint8]:
-    """Grey of more than 8 bits, which Pillow's own conversion would cut off at 255 instead of scaling."""
+    """Scale grey of more than 8 bits, which Pillow's own conversion would cut off at 255."""
     values = np.asarray(image).astype(np.float64)
     # Pillow calls a 16-bit PNG "I;16" or, before version 11, "I". 32 bits (TIFF) have no agreed range.
     if image.mode.startswith("I;16") or image.format == "PNG":
@@ -132,22 +121,20 @@ def _to_8_bits(image: Image.Image) -> npt.NDArray[np.uint8]:
 
 
 def resized_shape(width: int, height: int, resize: int) -> tuple[int, int]:
-    """Width and height with the shorter at `resize`; the longer is truncated, as torchvision's Resize does."""
+    """Return width and height with the shorter at `resize`; the longer is truncated, as torchvision's Resize does."""
     short = min(width, height)
-    return (
-        resize if width == short else int(resize * width / short),
-        resize if height == short else int(resize * height / short),
-    )
+    return int(resize * width / short), int(resize * height / short)
 
 
 def centre_corner(width: int, height: int, size: int) -> tuple[int, int]:
-    """Left and top of the centre; rounded half to even, as torchvision's CenterCrop does."""
+    """Return left and top of the centre, rounded half to even, as torchvision's CenterCrop does."""
     return round((width - size) / 2), round((height - size) / 2)
 
 
 def centre_view(image: Image.Image, resize: int, size: int) -> npt.NDArray[np.uint8]:
-    """The shorter side to `resize` (bilinear), then the centre [size, size, 3]: torchvision's definitions,
-    roundings included, since test numbers move when these differ.
+    """Resize the shorter side to `resize` (bilinear) and return the centre [size, size, 3].
+
+    Roundings are torchvision's, since test numbers move when these differ.
     """
     if not 0 < size <= resize:
         raise ValueError(f"a centre crop of {size} does not fit into a shorter side of {resize}")
@@ -166,25 +153,21 @@ def centre_view(image: Image.Image, resize: int, size: int) -> npt.NDArray[np.ui
     return np.array(view, dtype=np.uint8)
 
 
-def random_crop_box(
-    width: npt.ArrayLike,
-    height: npt.ArrayLike,
-    u: npt.NDArray[np.floating],
-    scale: tuple[float, float] = (0.08, 1.0),
-    ratio: tuple[float, float] = (3 / 4, 4 / 3),
-) -> tuple[Whole, Whole, Whole, Whole]:
-    """(left, top, right, bottom) of a random resized crop, from uniforms [..., 4 or more] for area, aspect, x and
-    y; of one image, or of as many as there are widths and heights.
+# Of a random crop, as a share of the image's area and as width over height: Inception's and torchvision's numbers.
+AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
 
-    The area is uniform in `scale`, the aspect log-uniform in `ratio` (the defaults are Inception's and
-    torchvision's). Where the drawn rectangle does not fit, torchvision draws again, up to ten times, and then
-    takes the centre. A fixed count of random numbers allows no second draw: the rectangle is shrunk to the
-    largest of the same aspect that fits, so large areas of unusual aspects are slightly more frequent.
+
+def random_crop_box(width: npt.ArrayLike, height: npt.ArrayLike, u: Uniforms) -> tuple[Whole, Whole, Whole, Whole]:
+    """Return (left, top, right, bottom) of random resized crops, from uniforms [..., 4 or more] for area, aspect, x, y.
+
+    The area is uniform, the aspect log-uniform. Where the drawn rectangle does not fit, torchvision draws again, up to
+    ten times, and then takes the centre. A fixed count of random numbers allows no second draw: the rectangle is shrunk
+    to the largest of the same aspect that fits, so large areas of unusual aspects are slightly more frequent.
     """
     width, height = np.asarray(width), np.asarray(height)
     u = np.asarray(u, np.float64)
-    area = width * height * (scale[0] + u[..., 0] * (scale[1] - scale[0]))
-    low, high = math.log(ratio[0]), math.log(ratio[1])
+    area = width * height * (AREA[0] + u[..., 0] * (AREA[1] - AREA[0]))
+    low, high = map(math.log, ASPECT)
     aspect = np.exp(low + u[..., 1] * (high - low))
     crop_width, crop_height = np.sqrt(area * aspect), np.sqrt(area / aspect)
     shrink = np.minimum(1.0, np.minimum(width / crop_width, height / crop_height))
@@ -196,17 +179,8 @@ def random_crop_box(
     return left, top, left + w, top + h
 
 
-def random_resized_view(
-    image: Image.Image,
-    size: int,
-    u: npt.NDArray[np.floating],
-    scale: tuple[float, float] = (0.08, 1.0),
-    ratio: tuple[float, float] = (3 / 4, 4 / 3),
-) -> npt.NDArray[np.uint8]:
-    """A random area and aspect, resized to [size, size, 3].
-
-    `u`: five uniforms in [0, 1); the first four choose the crop, the fifth is the caller's, for the flip.
-    """
-    left, top, right, bottom = map(int, random_crop_box(image.width, image.height, u, scale, ratio))
+def random_resized_view(image: Image.Image, size: int, u: Uniforms) -> npt.NDArray[np.uint8]:
+    """Crop a random area and aspect, by the uniforms of `random_crop_box`, and resize it to [size, size, 3]."""
+    left, top, right, bottom = map(int, random_crop_box(image.width, image.height, u))
     crop = image.crop((left, top, right, bottom))
     return np.array(crop.resize((size, size), Image.Resampling.BILINEAR), dtype=np.uint8)

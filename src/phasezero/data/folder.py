@@ -9,23 +9,64 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from phasezero.data.catalog import DATA_SETS, DataSet
-from phasezero.data.files import EXTENSIONS, image_sizes, is_image_file
-from phasezero.data.images import ImageData, ImageSplit, Preparation
+from phasezero.data.catalog import Recipe, register_data
+from phasezero.data.files import image_sizes
+from phasezero.data.images import ImageData, ImageSplit, Preparation, View
 from phasezero.errors import UserError
+from phasezero.schedule import Schedule, Training
 
 # As every code base that CwD builds on does with ImageNet; the crops are those of files.py.
-PHOTO_PREPARATION = Preparation(
-    mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), crop="resized", size=224, resize=256, flip=True
+PHOTO_PREPARATION = Preparation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 224, View("resized"), resize=256)
+PHOTO_RECIPE = Recipe("resnet18", Training(*2 * (Schedule(epochs=90, milestones=(30, 60), weight_decay=1e-4),)))
+PHOTO_GPU_MEMORY = 12 << 30
+"""Bytes of a GPU for a run on photos: a guess, on the safe side."""
+EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"})
+
+
+@register_data(
+    "folder",
+    "own images: folder:PATH with a folder for each class",
+    recipe=replace(PHOTO_RECIPE, base=None),
+    family="imagenet100",
+    gpu_memory=PHOTO_GPU_MEMORY,
+    takes_argument=True,
+    presets=False,
 )
-_HELD_OUT = 5  # one image of five is for testing
+def load_folder(root: Path, argument: str) -> ImageData:
+    """Load the images under the argument; the root is not used."""
+    if not argument:
+        raise UserError("data set 'folder' needs the path of a folder: folder:PATH")
+    path = Path(argument).expanduser()
+    if not path.is_dir():
+        raise UserError(f"there is no folder at {path.absolute()} (from 'folder:{argument}')")
+    tests = [name for name in ("test", "val") if _class_folders(path / name)]
+    classes = _class_folders(path / "train")
+    if classes and tests:
+        classes = sorted({*classes, *_class_folders(path / tests[0])})
+        train, test = (class_files(path / side, classes) for side in ("train", tests[0]))
+    elif classes:
+        raise UserError(
+            f"{path} has train/ with class folders, but neither test/ nor val/ with any; add one, or name "
+            f"{path / 'train'} itself: a fifth of the images of each class is then held out for testing"
+        )
+    else:
+        classes = _class_folders(path)
+        if not classes:
+            raise UserError(f"{path} has no class folders: put the images of each class into {path}/<class>/")
+        pairs = [_held_out(files) for files in class_files(path, classes, at_least=2)]
+        train, test = ([pair[side] for pair in pairs] for side in (0, 1))
+    names, sides = tuple(classes), (split_of(train), split_of(test))
+    for side in sides:  # a file that is no image is said now, not phases later
+        image_sizes(tuple(side.paths))
+    return ImageData("folder", names, names, *sides, PHOTO_PREPARATION)
 
 
-def class_folders(folder: Path) -> list[str]:
+def _class_folders(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
     with os.scandir(folder) as entries:
@@ -36,40 +77,11 @@ def class_folders(folder: Path) -> list[str]:
     return names
 
 
-def image_files(folder: Path, extensions: frozenset[str] = EXTENSIONS) -> list[Path]:
-    """The images directly in a folder, sorted by name; what is hidden or no image is passed over. A link to nothing
-    is not: it may be an image that was never fetched."""
-    with os.scandir(folder) as entries:
-        named = [entry for entry in entries if is_image_file(entry.name, extensions)]
-    lost = sorted(entry.name for entry in named if not os.path.exists(entry.path))
-    if lost:
-        raise UserError(
-            f"{folder}: links to nothing: {first_few(lost)}; fetch what they name, or remove them"
-        )
-    return [folder / name for name in sorted(entry.name for entry in named if entry.is_file())]
-
-
-def split_of(files: Sequence[Sequence[Path]]) -> ImageSplit:
-    """Files by class -> one side of a data set."""
-    labels = np.repeat(np.arange(len(files), dtype=np.int64), [len(paths) for paths in files])
-    return ImageSplit([path for paths in files for path in paths], labels)
-
-
-def first_few(names: Iterable[str]) -> str:
-    """`3 (a, b, c)` or `12 (a, b, c, d, e, ...)`: for errors about many things at once."""
-    every = list(names)
-    return f"{len(every)} ({', '.join(every[:5])}{', ...' if len(every) > 5 else ''})"
-
-
-def _held_out(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """(train, test). Sorted by a hash of the names: the same on every machine and wherever the folder lies,
-    and not every fifth frame of a film whose pictures are numbered."""
-    ranked = sorted(files, key=lambda path: hashlib.sha256(os.fsencode(path.name)).digest())
-    test = set(ranked[::_HELD_OUT])
-    return [path for path in files if path not in test], sorted(test)
-
-
-def _files(folder: Path, classes: Sequence[str], at_least: int) -> list[list[Path]]:
+def class_files(folder: Path, classes: Sequence[str], at_least: int = 1) -> list[list[Path]]:
+    """Return the image files of each class; raise UserError for classes without a folder or with too few images."""
+    missing = [name for name in classes if not (folder / name).is_dir()]
+    if missing:
+        raise UserError(f"class folders missing in {folder}: {first_few(missing)} of {len(classes)}")
     files = [image_files(folder / name) for name in classes]
     few = [name for name, paths in zip(classes, files, strict=True) if len(paths) < at_least]
     if few:
@@ -81,53 +93,37 @@ def _files(folder: Path, classes: Sequence[str], at_least: int) -> list[list[Pat
     return files
 
 
-def load_folder(root: Path, argument: str) -> ImageData:
-    """The root is not used: PATH is taken as it is written."""
-    if not argument:
-        raise UserError("data set 'folder' needs the path of a folder: folder:PATH")
-    path = Path(argument).expanduser()
-    if not path.is_dir():
-        raise UserError(f"there is no folder at {path.absolute()} (from 'folder:{argument}')")
-    tests = [name for name in ("test", "val") if class_folders(path / name)]
-    classes = class_folders(path / "train")
-    if classes and tests:
-        train, test = _given_split(path, classes, path / tests[0])
-    elif classes:
-        raise UserError(
-            f"{path} has train/ with class folders, but neither test/ nor val/ with any; add one, or name "
-            f"{path / 'train'} itself: a fifth of the images of each class is then held out for testing"
-        )
-    else:
-        classes = class_folders(path)
-        if not classes:
-            raise UserError(f"{path} has no class folders: put the images of each class into {path}/<class>/")
-        pairs = [_held_out(files) for files in _files(path, classes, at_least=2)]
-        train, test = split_of([pair[0] for pair in pairs]), split_of([pair[1] for pair in pairs])
-    for side in (train, test):  # a file that is no image is said now, not phases later
-        image_sizes(tuple(map(Path, side.images)))
-    names = tuple(classes)
-    return ImageData("folder", names, names, train, test, PHOTO_PREPARATION)
+def image_files(folder: Path) -> list[Path]:
+    """Return the images directly in a folder, sorted by name, without hidden files (macOS leaves `._photo.jpg`).
+
+    A broken symlink is an error: it may be an image that was never fetched.
+    """
+    with os.scandir(folder) as entries:
+        seen = [entry for entry in entries if not entry.name.startswith(".")]
+    named = [entry for entry in seen if Path(entry.name).suffix.lower() in EXTENSIONS]
+    lost = sorted(entry.name for entry in named if not os.path.exists(entry.path))
+    if lost:
+        raise UserError(f"{folder}: broken symlinks: {first_few(lost)}; fetch what they name, or remove them")
+    return [folder / name for name in sorted(entry.name for entry in named if entry.is_file())]
 
 
-def _given_split(path: Path, classes: list[str], test_folder: Path) -> tuple[ImageSplit, ImageSplit]:
-    test_classes = class_folders(test_folder)
-    for here, there, these, those in (
-        (path / "train", test_folder, classes, test_classes),
-        (test_folder, path / "train", test_classes, classes),
-    ):
-        alone = sorted(set(these) - set(those))
-        if alone:
-            raise UserError(f"classes in {here} that are missing in {there}: {first_few(alone)}")
-    return (
-        split_of(_files(path / "train", classes, at_least=1)),
-        split_of(_files(test_folder, classes, at_least=1)),
-    )
+def split_of(files: Sequence[Sequence[Path]]) -> ImageSplit:
+    """Return the training or test images made of files by class."""
+    labels = np.repeat(np.arange(len(files), dtype=np.int64), [len(paths) for paths in files])
+    return ImageSplit([path for paths in files for path in paths], labels)
 
 
-DATA_SETS.register("folder")(
-    DataSet(
-        load=load_folder,
-        summary="your own images, folder:PATH: PATH/<class>/, or PATH/train/<class>/ and PATH/test/<class>/",
-        class_order="natural",
-    )
-)
+def first_few(names: Iterable[str]) -> str:
+    """Return `3 (a, b, c)` or `12 (a, b, c, d, e, ...)`, for errors about many things at once."""
+    every = list(names)
+    return f"{len(every)} ({', '.join(every[:5])}{', ...' if len(every) > 5 else ''})"
+
+
+def _held_out(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Return (train, test), chosen by a hash of the names.
+
+    The choice is the same on every machine, and not every fifth frame of a film whose pictures are numbered.
+    """
+    ranked = sorted(files, key=lambda path: hashlib.sha256(os.fsencode(path.name)).digest())
+    test = set(ranked[::5])
+    return [path for path in files if path not in test], sorted(test)

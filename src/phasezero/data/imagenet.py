@@ -14,16 +14,17 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from functools import cache, partial
 from importlib.resources import files as package_files
 from pathlib import Path
+from typing import Any
 
-from phasezero.data.catalog import DATA_SETS, DataSet
-from phasezero.data.folder import PHOTO_PREPARATION, first_few, image_files, split_of
+from phasezero.data import folder
+from phasezero.data.catalog import Load, register_data
 from phasezero.data.images import ImageData
 from phasezero.errors import UserError
 
-_EXTENSIONS = frozenset({".jpeg", ".jpg", ".png"})
 _WNID = re.compile(r"n\d{8}")
 # The root itself, a folder of its own under the root, and the layout of Kaggle's archive.
 _PLACES = ("", "imagenet", "ILSVRC/Data/CLS-LOC")
@@ -43,7 +44,7 @@ def class_list(name: str) -> tuple[str, ...]:
 
 
 def _base(root: Path) -> Path | None:
-    """The folder that holds train/ and val/."""
+    """Return the folder that holds train/ and val/."""
     places = (root / place for place in _PLACES)
     return next((p for p in places if (p / "train").is_dir() and (p / "val").is_dir()), None)
 
@@ -61,63 +62,49 @@ def load_imagenet(name: str, root: Path, argument: str = "") -> ImageData:
             f"{name} was looked for in {looked}: none has both train/ and val/; ImageNet is given out at "
             f"image-net.org (ILSVRC 2012) after registration: unpack it to train/<wnid>/ and val/"
         )
-    train = _by_folder(base / "train", wnids)
-    if any((base / "val" / wnid).is_dir() for wnid in wnids):
-        test = _by_folder(base / "val", wnids)
-    else:
-        test = _by_truth(root, base, wnids)
-    return ImageData(name, wnids, wnids, split_of(train), split_of(test), PHOTO_PREPARATION)
-
-
-def _by_folder(folder: Path, wnids: tuple[str, ...]) -> list[list[Path]]:
-    missing = [wnid for wnid in wnids if not (folder / wnid).is_dir()]
-    if missing:
-        raise UserError(f"class folders missing in {folder}: {first_few(missing)} of {len(wnids)}")
-    files = [image_files(folder / wnid, _EXTENSIONS) for wnid in wnids]
-    empty = [wnid for wnid, paths in zip(wnids, files, strict=True) if not paths]
-    if empty:
-        raise UserError(f"class folders without images in {folder}: {first_few(empty)} of {len(wnids)}")
-    return files
+    train = folder.class_files(base / "train", wnids)
+    in_folders = any((base / "val" / wnid).is_dir() for wnid in wnids)
+    test = folder.class_files(base / "val", wnids) if in_folders else _by_truth(root, base, wnids)
+    return ImageData(name, wnids, wnids, folder.split_of(train), folder.split_of(test), folder.PHOTO_PREPARATION)
 
 
 def _by_truth(root: Path, base: Path, wnids: tuple[str, ...]) -> list[list[Path]]:
-    """The flat validation folder, as ILSVRC gives it out, sorted into classes by a ground-truth file."""
-    images = image_files(base / "val", _EXTENSIONS)
+    """Sort the flat validation folder, as ILSVRC distributes it, into classes by a ground-truth file."""
+    images = folder.image_files(base / "val")
     if not images:
         raise UserError(f"{base / 'val'} has neither images nor class folders; {_WHAT_IS_NEEDED}")
     source, truth = _find_truth(root, base, images)
     unnamed = [path.name for path in images if path.stem not in truth]
     if unnamed:
-        raise UserError(f"images of {base / 'val'} that {source} does not name: {first_few(unnamed)}")
+        raise UserError(f"images of {base / 'val'} that {source} does not name: {folder.first_few(unnamed)}")
     by_class: dict[str, list[Path]] = {wnid: [] for wnid in wnids}
     for path in images:
         if (wnid := truth[path.stem]) in by_class:
             by_class[wnid].append(path)
     empty = [wnid for wnid, paths in by_class.items() if not paths]
     if empty:
-        raise UserError(f"classes without images in {base / 'val'} by {source}: {first_few(empty)}")
+        raise UserError(f"classes without images in {base / 'val'} by {source}: {folder.first_few(empty)}")
     return list(by_class.values())
 
 
 def _find_truth(root: Path, base: Path, images: list[Path]) -> tuple[Path, dict[str, str]]:
-    """(the ground-truth file, stem of an image -> wnid), from the first file that says it unambiguously."""
-    folders = dict.fromkeys([base, base / "val", root, base / "ILSVRC2012_devkit_t12" / "data"])
+    """Return the ground-truth file and its wnid of each image's stem, from the first unambiguous file."""
+    places = dict.fromkeys([base, base / "val", root, base / "ILSVRC2012_devkit_t12" / "data"])
     reasons = []
     for pattern in _TRUTH_FILES:
-        for path in (found for folder in folders for found in sorted(folder.glob(pattern))):
+        for path in (found for place in places for found in sorted(place.glob(pattern))):
             truth = _read_truth(path, images)
             if isinstance(truth, dict):
                 return path, truth
             reasons.append(f"{path} {truth}")
     found = f" ({'; '.join(dict.fromkeys(reasons))})" if reasons else ""
     raise UserError(
-        f"{base / 'val'} has no class folders, and no file says which class its images have{found}: "
-        f"{_WHAT_IS_NEEDED}"
+        f"{base / 'val'} has no class folders, and no file says which class its images have{found}: {_WHAT_IS_NEEDED}"
     )
 
 
 def _read_truth(path: Path, images: list[Path]) -> dict[str, str] | str:
-    """Stem -> wnid, or why the file cannot be used."""
+    """Return the wnid of each stem, or why the file cannot be used."""
     with path.open(encoding="utf-8", newline="", errors="replace") as file:
         if path.suffix == ".csv":  # ImageId,PredictionString: a wnid and a box, several times
             rows = [[row[0], *row[1].split()[:1]] for row in csv.reader(file) if len(row) > 1][1:]
@@ -140,19 +127,31 @@ def _read_truth(path: Path, images: list[Path]) -> dict[str, str] | str:
     return {image.stem: wnid for image, wnid in zip(images, lines, strict=True)}
 
 
-def _register(name: str, list_name: str, class_order: str, summary: str) -> None:
-    entry = DataSet(
-        load=partial(load_imagenet, list_name),
-        summary=summary,
-        class_order=class_order,
-        present=partial(imagenet_present, list_name),
-    )
-    DATA_SETS.register(name)(entry)
+_PHOTOS: dict[str, Any] = {"gpu_memory": folder.PHOTO_GPU_MEMORY, "seconds": {"cpu": 1.0, "cuda": 5e-4}}  # guesses
+_HUNDRED: dict[str, Any] = {**_PHOTOS, "recipe": folder.PHOTO_RECIPE, "family": "imagenet100", "size": (100, 1290)}
 
 
-_CWD, _LUCIR, _PODNET = "imagenet100-cwd", "imagenet100-lucir", "imagenet100-podnet"
-_register("imagenet", "imagenet", "seed1993", "ImageNet (ILSVRC 2012): 1000 classes, 1.28 million photos")
-_register("imagenet100", _CWD, "natural", f"another name of {_CWD}")
-_register(_CWD, _CWD, "natural", "100 classes of ImageNet, as CwD draws and orders them")
-_register(_LUCIR, _LUCIR, "natural", "the 100 classes of CwD in the order of LUCIR and AANets")
-_register(_PODNET, _PODNET, "natural", "the first 100 wnids of ImageNet in the order of PODNet")
+def _list(name: str, facts: dict[str, Any]) -> tuple[dict[str, Any], Load]:
+    """Return what is registered for a class list: facts and the function that loads it."""
+    return {**facts, "present": partial(imagenet_present, name)}, partial(load_imagenet, name)
+
+
+_all, _load_all = _list("imagenet", _PHOTOS)
+_cwd, _load_cwd = _list("imagenet100-cwd", _HUNDRED)
+_lucir, _load_lucir = _list("imagenet100-lucir", _HUNDRED)
+_podnet, _load_podnet = _list("imagenet100-podnet", _HUNDRED)
+
+register_data(
+    "imagenet",
+    "ImageNet (2012): 1000 classes, 1.28 million photos",
+    recipe=replace(folder.PHOTO_RECIPE, base=100, steps=(100, 50)),
+    class_order="seed1993",
+    paper_name="ImageNet",
+    size=(1000, 1281),
+    **_all,
+)(_load_all)
+# The paper's LUCIR rows used CwD's list; nobody has said which list its other rows used.
+register_data("imagenet100-cwd", "100 ImageNet classes in CwD's order", paper_name="ImageNet100", **_cwd)(_load_cwd)
+register_data("imagenet100", "another name of imagenet100-cwd", presets=False, **_cwd)(_load_cwd)
+register_data("imagenet100-lucir", "CwD's 100 classes in the order of LUCIR and AANets", **_lucir)(_load_lucir)
+register_data("imagenet100-podnet", "the first 100 ImageNet classes in PODNet's order", **_podnet)(_load_podnet)

@@ -1,200 +1,157 @@
-"""From images to batches: what a source is, and two of them: images in memory, and files read ahead by threads.
+"""From images to batches. Two sources are here: images in memory, and files that threads read ahead.
 
-The third, photos that stay on the device, is in photos.py; sources.py chooses.
+The third, photos that stay on the device, is in photos.py; sources.py chooses among them.
 
-A source hands out *tickets*, small tuples of tensors that name a batch and hold every random number it needs,
-and turns a ticket into a prepared batch with `prepare`, which is tensor work only and can be captured in a
-CUDA graph. The random numbers are drawn an epoch at a time on the CPU: the same on every device and engine.
+A source yields *batch plans*, small tuples of tensors that name a batch and hold every random number it needs.
+`prepare` turns a plan into a batch; it is tensor work only and can be captured in a CUDA graph. The random numbers of
+an epoch are drawn on the CPU, so they are the same on every device and engine.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from phasezero.data.files import WORKERS, centre_view, random_resized_view, read_ahead, read_image
-from phasezero.data.images import ImageSplit, Preparation
+from phasezero.data.files import Uniforms, centre_view, random_resized_view, read_ahead, read_image
+from phasezero.data.images import ImageSplit, Preparation, View
 
-Ticket = tuple[Tensor, ...]
-
-
-class ImageSource(Protocol):
-    labels: Tensor
-    """The class of each image as a position in the stream, on the CPU."""
-
-    def train_batches(
-        self, indices: Tensor, batch_size: int, rng: torch.Generator, brightness: float = 0.0
-    ) -> Iterator[Ticket]:
-        """One epoch over the indices, shuffled and augmented; the last batch may be smaller.
-
-        `brightness` b: pixels times a factor between 1 - b and 1 + b, cut at white (PODNet's jitter: 63/255).
-        """
-
-    def test_batches(self, indices: Tensor, batch_size: int) -> Iterator[Ticket]:
-        """The indices in their order, unaugmented."""
-
-    def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
-        """Normalised float images [n, C, H, W] (channels last in memory) and their labels."""
-
+BatchPlan = tuple[Tensor, ...]
+BatchPlans = Iterator[BatchPlan]
 
 FULL_LIGHT = 1 << 16
-"""Brightness factors travel in tickets as whole numbers of this unit."""
+"""Brightness factors are whole numbers of this unit in batch plans of images in memory."""
 
 
-def _factors(count: int, brightness: float, rng: torch.Generator) -> Tensor:
-    return 1 + brightness * (2 * torch.rand(count, generator=rng) - 1)
-
-
-def send(tensor: Tensor, device: torch.device) -> Tensor:
-    """To the device; to a GPU from pinned memory, so that the host does not wait for the copy."""
+def _send(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy to the device; to a GPU from pinned memory, so that the host does not wait."""
     if device.type != "cuda":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
-class PhotoDraws(NamedTuple):
-    """An epoch's random numbers for photos, by place in its order: the same whatever source they are for."""
+class ImageSource(ABC):
+    """Serve the images of a split. `labels` has the class of each image as a position in the stream, on the CPU."""
 
-    order: Tensor
-    uniforms: npt.NDArray[np.float32]
-    """[n, 5]: area, aspect, x and y of the crop (files.random_crop_box), and the flip."""
-    factors: npt.NDArray[np.float32] | None
-    """Of the brightness, where it is changed."""
-
-    @classmethod
-    def draw(cls, indices: Tensor, rng: torch.Generator, brightness: float) -> PhotoDraws:
-        order = indices[torch.randperm(len(indices), generator=rng)]
-        uniforms = torch.rand(len(order), 5, generator=rng).numpy()
-        factors = _factors(len(order), brightness, rng).numpy() if brightness else None
-        return cls(order, uniforms, factors)
-
-    @property
-    def flips(self) -> npt.NDArray[np.bool_]:
-        return self.uniforms[:, 4] < 0.5
-
-
-class Normalise:
-    """uint8 [n, H, W, C] -> (x / 255 - mean) / std as float32 [n, C, H, W], by one multiply-add."""
-
-    def __init__(self, preparation: Preparation, device: torch.device) -> None:
+    def __init__(self, split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device) -> None:
+        self.labels, self.view, self.size, self.device = labels, preparation.view, preparation.size, device
         std = torch.tensor(preparation.std, device=device)
-        self.scale = 1 / (255 * std)
-        self.shift = -torch.tensor(preparation.mean, device=device) / std
+        self.scale, self.shift = 1 / (255 * std), -torch.tensor(preparation.mean, device=device) / std
 
-    def __call__(self, images: Tensor) -> Tensor:
+    @abstractmethod
+    def train_batches(self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None) -> BatchPlans:
+        """Yield one epoch over the indices, shuffled, in this view or the data set's; the last batch may be smaller."""
+
+    @abstractmethod
+    def test_batches(self, indices: Tensor, batch_size: int) -> BatchPlans:
+        """Yield the indices in their order, in the test view."""
+
+    @abstractmethod
+    def prepare(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
+        """Return normalised float images [n, C, H, W] (channels last in memory) and their labels."""
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """Turn pixels [n, H, W, C] into (x / 255 - mean) / std as float32 [n, C, H, W], by one multiply-add."""
         return torch.addcmul(self.shift, images.float(), self.scale).permute(0, 3, 1, 2)
 
+    def slices(self, batch_size: int, *parts: Tensor) -> BatchPlans:
+        """Move an epoch's tensors [..., n] to the device at once; each batch plan is a slice of them."""
+        return zip(*(_send(part, self.device).split(batch_size, dim=-1) for part in parts), strict=True)
 
-class ResidentImages:
-    """All images of a split on the device as uint8, padded once; crops and flips are one gather a batch."""
 
-    def __init__(
-        self, split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device
-    ) -> None:
-        if not isinstance(split.images, np.ndarray):
-            raise TypeError("ResidentImages needs the images in memory")
-        self.labels = labels
-        self.padding = preparation.padding
-        self.flip = preparation.flip
-        images = torch.from_numpy(split.images)
+class ResidentImages(ImageSource):
+    """Keep all images of a split on the device as uint8, padded once; crop and flip a batch by one gather."""
+
+    def __init__(self, split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device) -> None:
+        super().__init__(split, labels, preparation, device)
+        images, self.padding = torch.from_numpy(split.pixels), self.view.padding
         margins = (0, 0, self.padding, self.padding, self.padding, self.padding)
         # Zeros before normalisation, that is black: as torchvision pads (and not the mean colour).
         self.images = torch.nn.functional.pad(images, margins).to(device)
         self.device_labels = labels.to(device)
-        self.height, self.width = images.shape[1:3]
-        self.rows = torch.arange(self.height, device=device)
-        self.columns = torch.arange(self.width, device=device)
-        self.normalise = Normalise(preparation, device)
+        self.rows, self.columns = (torch.arange(side, device=device) for side in images.shape[1:3])
 
-    def train_batches(
-        self, indices: Tensor, batch_size: int, rng: torch.Generator, brightness: float = 0.0
-    ) -> Iterator[Ticket]:
-        count = len(indices)
+    def train_batches(self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None) -> BatchPlans:
+        view, count = view or self.view, len(indices)
         shuffled = indices[torch.randperm(count, generator=rng)]
         offsets = torch.randint(0, 2 * self.padding + 1, (2, count), generator=rng)
-        flips = torch.randint(0, 2 if self.flip else 1, (1, count), generator=rng)
+        flips = torch.randint(0, 2 if view.flip else 1, (1, count), generator=rng)
         plan = [shuffled[None], offsets, flips]
-        if brightness:
-            plan.append((_factors(count, brightness, rng) * FULL_LIGHT).round().long()[None])
-        return self._slices(torch.cat(plan), batch_size)
+        if view.brightness:
+            plan.append((_factors(count, view, rng) * FULL_LIGHT).round().long()[None])
+        return self.slices(batch_size, torch.cat(plan))
 
-    def test_batches(self, indices: Tensor, batch_size: int) -> Iterator[Ticket]:
+    def test_batches(self, indices: Tensor, batch_size: int) -> BatchPlans:
         middle = torch.full((2, len(indices)), self.padding)
-        return self._slices(torch.cat([indices[None], middle, torch.zeros_like(indices)[None]]), batch_size)
+        return self.slices(batch_size, torch.cat([indices[None], middle, torch.zeros_like(indices)[None]]))
 
-    def _slices(self, plan: Tensor, batch_size: int) -> Iterator[Ticket]:
-        # Moved to the device once an epoch; each batch is then a slice of it.
-        return ((part,) for part in send(plan, self.images.device).split(batch_size, dim=1))
-
-    def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
-        index, top, left, flip, *light = ticket[0]
+    def prepare(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
+        index, top, left, flip, *light = plan[0]
         rows = top[:, None] + self.rows
-        columns = left[:, None] + torch.where(flip[:, None] > 0, self.width - 1 - self.columns, self.columns)
+        columns = left[:, None] + torch.where(flip[:, None] > 0, len(self.columns) - 1 - self.columns, self.columns)
         crops = self.images[index[:, None, None], rows[:, :, None], columns[:, None, :]]
         if light:
             crops = (crops * (light[0] / FULL_LIGHT)[:, None, None, None]).clamp_max(255)
         return self.normalise(crops), self.device_labels[index]
 
 
-class FileImages:
-    """Images read from files, decoded and cropped by threads a few batches ahead of the training."""
+class FileImages(ImageSource):
+    """Read images from files; threads decode and crop a few batches ahead of the training."""
 
     READ_AHEAD = 4  # batches
 
-    def __init__(
-        self,
-        split: ImageSplit,
-        labels: Tensor,
-        preparation: Preparation,
-        device: torch.device,
-        workers: int = WORKERS,
-    ) -> None:
-        if isinstance(split.images, np.ndarray):
-            raise TypeError("FileImages needs the paths of image files")
-        self.paths: Sequence[Path] = split.images
-        self.labels = labels
-        self.preparation = preparation
-        self.device = device
-        self.workers = workers
-        self.normalise = Normalise(preparation, device)
+    def __init__(self, split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device) -> None:
+        super().__init__(split, labels, preparation, device)
+        self.paths, self.resize = split.paths, preparation.resize
 
-    def train_batches(
-        self, indices: Tensor, batch_size: int, rng: torch.Generator, brightness: float = 0.0
-    ) -> Iterator[Ticket]:
-        draws = PhotoDraws.draw(indices, rng, brightness)
-        order, size, flips = draws.order.tolist(), self.preparation.size, draws.flips
+    def train_batches(self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None) -> BatchPlans:
+        view = view or self.view
+        order, uniforms, flips, factors = draw_epoch(indices, rng, view)
+        paths = [self.paths[index] for index in order.tolist()]
+        mirrored, light = flips.numpy(), factors.numpy()
 
-        def view(at: int) -> npt.NDArray[np.uint8]:
-            crop = random_resized_view(read_image(self.paths[order[at]]), size, draws.uniforms[at])
-            if draws.factors is not None:
-                crop = np.clip(crop * draws.factors[at], 0, 255).astype(np.uint8)
-            return crop[:, ::-1] if self.preparation.flip and flips[at] else crop
+        def show(at: int) -> npt.NDArray[np.uint8]:
+            crop = random_resized_view(read_image(paths[at]), self.size, uniforms[at])
+            if view.brightness:
+                crop = np.clip(crop * light[at], 0, 255).astype(np.uint8)
+            return crop[:, ::-1] if mirrored[at] else crop
 
-        return self._batches(order, batch_size, view)
+        return self._batches(order, batch_size, show)
 
-    def test_batches(self, indices: Tensor, batch_size: int) -> Iterator[Ticket]:
-        order = indices.tolist()
-        resize, size = self.preparation.resize, self.preparation.size
-        return self._batches(
-            order, batch_size, lambda at: centre_view(read_image(self.paths[order[at]]), resize, size)
-        )
+    def test_batches(self, indices: Tensor, batch_size: int) -> BatchPlans:
+        paths = [self.paths[index] for index in indices.tolist()]
+        return self._batches(indices, batch_size, lambda at: centre_view(read_image(paths[at]), self.resize, self.size))
 
-    def _batches(
-        self, order: list[int], batch_size: int, view: Callable[[int], npt.NDArray[np.uint8]]
-    ) -> Iterator[Ticket]:
-        views = read_ahead(view, len(order), self.READ_AHEAD * batch_size, self.workers)
+    def _batches(self, order: Tensor, batch_size: int, show: Callable[[int], npt.NDArray[np.uint8]]) -> BatchPlans:
+        views = read_ahead(show, len(order), self.READ_AHEAD * batch_size)
         for start in range(0, len(order), batch_size):
             part = order[start : start + batch_size]
             images = torch.from_numpy(np.stack(list(itertools.islice(views, len(part)))))
-            yield send(images, self.device), send(self.labels[part], self.device)
+            yield _send(images, self.device), _send(self.labels[part], self.device)
 
-    def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
-        images, labels = ticket
+    def prepare(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
+        images, labels = plan
         return self.normalise(images), labels
+
+
+def draw_epoch(indices: Tensor, rng: Generator, view: View) -> tuple[Tensor, Uniforms, Tensor, Tensor]:
+    """Draw an epoch over photos, the same for every source: order [n], uniforms [n, 5], flips [n], brightness [n].
+
+    The uniforms are area, aspect, x and y of the crop (files.random_crop_box), and the flip.
+    """
+    order = indices[torch.randperm(len(indices), generator=rng)]
+    uniforms = torch.rand(len(order), 5, generator=rng)
+    flips = (uniforms[:, 4] < 0.5) & view.flip
+    return order, uniforms.numpy(), flips, _factors(len(order), view, rng)
+
+
+def _factors(count: int, view: View, rng: Generator) -> Tensor:
+    """Draw brightness factors; nothing is drawn where the view leaves brightness alone."""
+    if not view.brightness:
+        return torch.ones(count)
+    return 1 + view.brightness * (2 * torch.rand(count, generator=rng) - 1)

@@ -10,61 +10,43 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Generator, Tensor
 
 from phasezero.data import files
-from phasezero.data.images import ImageSplit, Preparation
-from phasezero.data.loader import Normalise, PhotoDraws, Ticket, send
+from phasezero.data.images import ImageSplit, Preparation, View
+from phasezero.data.loader import BatchPlan, BatchPlans, ImageSource, draw_epoch
 from phasezero.errors import UserError
 
 
-class _Decoded(NamedTuple):
-    width: int
-    height: int
-    photo: npt.NDArray[np.uint8]
-    """Shrunk, or as it was read (which had this width and height)."""
-    test_view: npt.NDArray[np.uint8] | None
-    """Where the photo is smaller than the test view wants it; else that is a part of the photo."""
-
-
-def _decode(path: Path, preparation: Preparation) -> _Decoded:
+def _decode(path: Path, preparation: Preparation) -> tuple[tuple[int, int], list[npt.NDArray[np.uint8]]]:
+    """Return a photo's width and height, and what is kept: the shrunk photo, or a small photo and its test view."""
     image = files.read_image(path)
-    width, height = image.size
-    if min(width, height) < preparation.resize:
+    if min(image.size) < preparation.resize:
         # Enlarged by Pillow, whose roundings are its own, and only as far as it is seen.
-        test_view = files.centre_view(image, preparation.resize, preparation.size)
-        return _Decoded(width, height, np.asarray(image), test_view)
-    shape = files.resized_shape(width, height, preparation.resize)
-    return _Decoded(width, height, np.asarray(image.resize(shape, Image.Resampling.BILINEAR)), None)
+        return image.size, [np.asarray(image), files.centre_view(image, preparation.resize, preparation.size)]
+    shape = files.resized_shape(*image.size, preparation.resize)
+    return image.size, [np.asarray(image.resize(shape, Image.Resampling.BILINEAR))]
 
 
-def _packed_pixels(width: int, height: int, preparation: Preparation) -> int:
-    """Of one photo, known from its header: turning it upright changes nothing in it."""
-    if min(width, height) < preparation.resize:
-        return width * height + preparation.size**2
-    new_width, new_height = files.resized_shape(width, height, preparation.resize)
-    return new_width * new_height
-
-
-def _promised(paths: Sequence[Path], preparation: Preparation) -> list[int]:
-    sizes = files.image_sizes(tuple(paths)).tolist()
-    return [_packed_pixels(width, height, preparation) for width, height in sizes]
-
-
-def packed_bytes(paths: Sequence[Path], preparation: Preparation) -> int:
-    return 3 * sum(_promised(paths, preparation))
+def _promised_pixels(paths: Sequence[Path], preparation: Preparation) -> list[int]:
+    """Return how many pixels are kept of each photo, by its header; turning a photo upright does not change that."""
+    pixels = []
+    for width, height in files.image_sizes(tuple(paths)).tolist():
+        small = min(width, height) < preparation.resize
+        shape = (width, height) if small else files.resized_shape(width, height, preparation.resize)
+        pixels.append(shape[0] * shape[1] + (preparation.size**2 if small else 0))
+    return pixels
 
 
 class PackedPhotos:
-    """All photos of a list, one after the other in one tensor; a small one is followed by its test view.
+    """Keep all photos of a list one after the other in one tensor; a small photo is followed by its test view.
 
     Row i of `places` is photo i, row n + i its test view: (first pixel, height, width). A test view may be all of
     what its row says, or a part of it: `test_boxes` [n, 4] has left, top, right and bottom.
@@ -72,7 +54,7 @@ class PackedPhotos:
 
     def __init__(self, paths: Sequence[Path], preparation: Preparation, device: torch.device) -> None:
         count, size = len(paths), preparation.size
-        promised = _promised(paths, preparation)
+        promised = _promised_pixels(paths, preparation)
         # One pixel more than there are, so that the last one has a neighbour too.
         self.pixels = torch.zeros(sum(promised) + 1, 3, dtype=torch.uint8, device=device)
         self.pairs = self.pixels.as_strided((sum(promised), 6), (3, 1))
@@ -82,26 +64,26 @@ class PackedPhotos:
         places, self.test_boxes = np.empty((2 * count, 3), np.int64), np.empty((count, 4), np.float32)
         start = 0
         photos = files.read_ahead(lambda at: _decode(paths[at], preparation), count, ahead=4 * files.WORKERS)
-        for at, (width, height, photo, test_view) in enumerate(photos):
-            self.originals[at] = width, height
+        for at, (original, (photo, *test_views)) in enumerate(photos):
+            self.originals[at] = original
             high, wide = photo.shape[:2]
-            left, top = (0, 0) if test_view is not None else files.centre_corner(wide, high, size)
-            self.test_boxes[at] = left, top, left + size, top + size
             places[at] = places[count + at] = start, high, wide
-            if test_view is not None:
-                places[count + at] = start + high * wide, size, size
-            parts = [part.reshape(-1, 3) for part in (photo, test_view) if part is not None]
-            if sum(map(len, parts)) != promised[at]:
+            left, top = files.centre_corner(wide, high, size)
+            if test_views:
+                places[count + at], left, top = (start + high * wide, size, size), 0, 0
+            self.test_boxes[at] = left, top, left + size, top + size
+            kept = np.concatenate([part.reshape(-1, 3) for part in (photo, *test_views)])
+            if len(kept) != promised[at]:
                 raise UserError(f"image file {paths[at]} has changed while it was read; start again")
-            self.pixels[start : start + promised[at]] = torch.from_numpy(np.concatenate(parts))
+            self.pixels[start : start + promised[at]] = torch.from_numpy(kept)
             start += promised[at]
         self.stored = places[:count, :0:-1]  # width and height
         self.places = torch.from_numpy(places).to(device)
         if device.type == "cuda":
             torch.cuda.current_stream(device).synchronize()  # other runs look at it from streams of their own
 
-    def random_boxes(self, chosen: npt.NDArray[np.int64], u: npt.NDArray[np.floating]) -> Tensor:
-        """[4, n]: what `random_resized_view` would cut out of each original, in the pixels that are kept of it.
+    def random_boxes(self, chosen: npt.NDArray[np.int64], u: files.Uniforms) -> Tensor:
+        """Return [4, n]: what `random_resized_view` would cut out of each original, in the pixels that are kept of it.
 
         At least a pixel each way: of the original as it is, and a quarter of its shorter side where it was shrunk.
         """
@@ -119,12 +101,13 @@ def _key(paths: Sequence[Path], preparation: Preparation, device: torch.device) 
     return tuple(paths), preparation.resize, preparation.size, device
 
 
-def is_packed(paths: Sequence[Path], preparation: Preparation, device: torch.device) -> bool:
-    return _key(paths, preparation, device) in _packed
+def bytes_to_pack(paths: Sequence[Path], preparation: Preparation, device: torch.device) -> int:
+    """Return the bytes that photos will take on the device: none where they are packed there already."""
+    return 0 if _key(paths, preparation, device) in _packed else 3 * sum(_promised_pixels(paths, preparation))
 
 
 def packed(paths: Sequence[Path], preparation: Preparation, device: torch.device) -> PackedPhotos:
-    """Packed once for all who want them at a time: packed runs, and a run with the oracle that it trains."""
+    """Pack photos once for all who need them at a time: runs side by side, and a run with the oracle it trains."""
     key = _key(paths, preparation, device)
     with _packing:
         found = _packed.get(key)
@@ -133,45 +116,27 @@ def packed(paths: Sequence[Path], preparation: Preparation, device: torch.device
         return found
 
 
-class ResidentPhotos:
-    """A source of photos that are packed on the device."""
+class ResidentPhotos(ImageSource):
+    """Serve photos that are packed on the device."""
 
-    def __init__(
-        self, split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device
-    ) -> None:
-        if isinstance(split.images, np.ndarray):
-            raise TypeError("ResidentPhotos needs the paths of image files")
-        self.labels = labels
-        self.flip, self.size, self.device = preparation.flip, preparation.size, device
-        self.photos = packed(split.images, preparation, device)
+    def __init__(self, split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device) -> None:
+        super().__init__(split, labels, preparation, device)
+        self.photos = packed(split.paths, preparation, device)
         self.device_labels = labels.to(device).repeat(2)  # of the photos, and of their test views
         self.centres = torch.arange(self.size, device=device) + 0.5
-        self.normalise = Normalise(preparation, device)
 
-    def train_batches(
-        self, indices: Tensor, batch_size: int, rng: torch.Generator, brightness: float = 0.0
-    ) -> Iterator[Ticket]:
-        draws = PhotoDraws.draw(indices, rng, brightness)
-        boxes = self.photos.random_boxes(draws.order.numpy(), draws.uniforms)
-        flips = torch.from_numpy(draws.flips & self.flip).float()
-        light = torch.ones(len(indices)) if draws.factors is None else torch.from_numpy(draws.factors)
-        return self._slices(draws.order, torch.cat([boxes, flips[None], light[None]]), batch_size)
+    def train_batches(self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None) -> BatchPlans:
+        order, uniforms, flips, light = draw_epoch(indices, rng, view or self.view)
+        boxes = self.photos.random_boxes(order.numpy(), uniforms)
+        return self.slices(batch_size, order, torch.cat([boxes, flips[None].float(), light[None]]))
 
-    def test_batches(self, indices: Tensor, batch_size: int) -> Iterator[Ticket]:
+    def test_batches(self, indices: Tensor, batch_size: int) -> BatchPlans:
         boxes = torch.from_numpy(self.photos.test_boxes)[indices].T
         plain = torch.tensor([[0.0], [1.0]]).expand(2, len(indices))
-        return self._slices(len(self.labels) + indices, torch.cat([boxes, plain]), batch_size)
+        return self.slices(batch_size, len(self.labels) + indices, torch.cat([boxes, plain]))
 
-    def _slices(self, rows: Tensor, numbers: Tensor, batch_size: int) -> Iterator[Ticket]:
-        """`numbers` [6, n]: left, top, right and bottom of the view, whether it is mirrored, and its brightness."""
-        parts = (
-            send(rows, self.device).split(batch_size),
-            send(numbers, self.device).split(batch_size, dim=1),
-        )
-        return zip(*parts, strict=True)
-
-    def prepare(self, ticket: Ticket) -> tuple[Tensor, Tensor]:
-        rows, numbers = ticket
+    def prepare(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
+        rows, numbers = plan  # numbers [6, n]: left, top, right and bottom of the view, mirrored or not, brightness
         left, top, right, bottom, mirrored, light = numbers[..., None]
         first, height, width = self.photos.places[rows].T[..., None]
         y, down = self._between(top, bottom, self.centres)
@@ -187,7 +152,7 @@ class ResidentPhotos:
         return self.normalise(views), self.device_labels[rows]
 
     def _between(self, low: Tensor, high: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-        """Along one axis: the pixel [n, size] before each point, and how far from it to the next the point is.
+        """Return, along one axis, the pixel [n, size] before each point and how far the point is to the next pixel.
 
         Pixel i has its centre at i + 1/2. As Pillow crops first and resizes then, what lies outside of the crop is
         never mixed in: points are held between the centres of its first and its last pixel.

@@ -11,16 +11,14 @@ from torch import Tensor
 
 from phasezero.data.images import ImageData, ImageSplit, Preparation
 from phasezero.data.loader import FileImages, ImageSource, ResidentImages
-from phasezero.data.photos import ResidentPhotos, is_packed, packed_bytes
+from phasezero.data.photos import ResidentPhotos, bytes_to_pack
 from phasezero.errors import UserError
 
 Photos = Literal["resident", "files"]
 
 
-def choose_photos(
-    wanted: Literal["auto", "resident", "files"], data: ImageData, device: torch.device
-) -> Photos | None:
-    """How image files are turned into batches; None for images that are in memory.
+def choose_photos(wanted: Literal["auto", "resident", "files"], data: ImageData, device: torch.device) -> Photos | None:
+    """Choose how image files become batches; None for images that are in memory.
 
     Resident photos may take half of the device's free memory; what they take is known from the files' headers, and
     nothing where another run has them there already. `auto` has them resident on a CUDA device where they fit.
@@ -29,50 +27,32 @@ def choose_photos(
         return None
     if wanted == "files" or (wanted == "auto" and device.type != "cuda"):
         return "files"
-    needed = sum(_bytes_to_come(split, data.preparation, device) for split in (data.train, data.test))
+    needed = sum(bytes_to_pack(split.paths, data.preparation, device) for split in (data.train, data.test))
     room = free_memory(device) // 2
     if needed <= room:
         return "resident"
     if wanted == "auto":
         return "files"
     raise UserError(
-        f"engine.photos: resident photos would take {_gib(needed)} of {device}, and half of its free memory is "
-        f"{_gib(room)}; use engine.photos=files"
+        f"engine.photos: resident photos would take {needed / (1 << 30):.2f} GiB of {device}, and half of its free "
+        f"memory is {room / (1 << 30):.2f} GiB; use engine.photos=files"
     )
 
 
-def _bytes_to_come(split: ImageSplit, preparation: Preparation, device: torch.device) -> int:
-    if isinstance(split.images, np.ndarray) or is_packed(split.images, preparation, device):
-        return 0
-    return packed_bytes(split.images, preparation)
-
-
-def _gib(count: int) -> str:
-    return f"{count / (1 << 30):.2f} GiB"
-
-
 def free_memory(device: torch.device) -> int:
-    """Bytes: of a GPU what is free or only held back by torch; of a CPU all that the machine has."""
+    """Return bytes: of a GPU those that are free or only reserved by torch, of a CPU all that the machine has."""
     if device.type == "cuda":
         held_back = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + held_back
     if not hasattr(os, "sysconf"):  # Windows
-        raise UserError(
-            "engine.photos: how much memory there is cannot be told here; use engine.photos=files"
-        )
+        raise UserError("engine.photos: how much memory there is cannot be told here; use engine.photos=files")
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def make_source(
-    split: ImageSplit,
-    labels: Tensor,
-    preparation: Preparation,
-    device: torch.device,
-    photos: Photos | None = None,
+    split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device, photos: Photos | None = None
 ) -> ImageSource:
-    kind: type[ResidentImages | ResidentPhotos | FileImages] = FileImages
+    """Return the source that serves these images."""
     if isinstance(split.images, np.ndarray):
-        kind = ResidentImages
-    elif photos == "resident":
-        kind = ResidentPhotos
-    return kind(split, labels, preparation, device)
+        return ResidentImages(split, labels, preparation, device)
+    return (ResidentPhotos if photos == "resident" else FileImages)(split, labels, preparation, device)

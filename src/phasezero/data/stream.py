@@ -21,7 +21,12 @@ ORDER_NAMES = ("natural", "seed1993", "podnet-1", "podnet-2", "podnet-3")
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: `new` classes come to `old` known ones."""
+    """One phase: `new` classes come to `old` known ones.
+
+    >>> from phasezero import Phase
+    >>> Phase(index=1, old=50, new=10).seen
+    60
+    """
 
     index: int
     old: int
@@ -44,14 +49,14 @@ class ClassStream:
         return tuple(phase.new for phase in self.phases)
 
     def positions(self, classes: int) -> npt.NDArray[np.int64]:
-        """The inverse: positions[class index] = position in the stream, -1 for a class that never comes."""
+        """Return the inverse: positions[class index] = position in the stream, -1 for a class that never comes."""
         inverse = np.full(classes, -1, np.int64)
         inverse[list(self.order)] = np.arange(len(self.order))
         return inverse
 
 
 def class_order(name: str | Sequence[int], classes: int) -> tuple[int, ...]:
-    """A named order, or a list of class indices (each at most once; a subset is allowed)."""
+    """Return the class indices of a named order, or a list of them (each at most once; a subset is allowed)."""
     if not isinstance(name, str):
         order = tuple(int(index) for index in name)
         if len(set(order)) != len(order) or not all(0 <= index < classes for index in order):
@@ -61,13 +66,9 @@ def class_order(name: str | Sequence[int], classes: int) -> tuple[int, ...]:
         return tuple(range(classes))
     if name == "seed1993":
         # The legacy numpy shuffle that iCaRL, LUCIR, AANets and the CwD code share.
-        order_array = np.arange(classes)
-        np.random.RandomState(1993).shuffle(order_array)
-        return tuple(order_array.tolist())
+        return tuple(np.random.RandomState(1993).permutation(classes).tolist())
     if name in ORDER_NAMES:
-        published: list[list[int]] = json.loads(
-            files("phasezero.data").joinpath("podnet_orders.json").read_text()
-        )
+        published: list[list[int]] = json.loads(files("phasezero.data").joinpath("podnet_orders.json").read_text())
         order = tuple(published[int(name[-1]) - 1])
         if classes != len(order):
             raise UserError(f"class order {name!r} is for {len(order)} classes; the data set has {classes}")
@@ -76,33 +77,31 @@ def class_order(name: str | Sequence[int], classes: int) -> tuple[int, ...]:
 
 
 def cut_phases(classes: int, base: int, step: int, sizes: Sequence[int] = ()) -> tuple[Phase, ...]:
-    """B classes first, then S at a time; or the given list of sizes, which may be uneven."""
-    if sizes:
-        if any(size < 1 for size in sizes):
-            raise UserError(f"phase_sizes: each phase needs at least one class, got {list(sizes)}")
-        if sum(sizes) > classes:
-            raise UserError(f"phase_sizes: {sum(sizes)} classes asked for, the data has {classes}")
-    else:
+    """Cut B classes first, then S at a time; or the given list of sizes, which may be uneven."""
+    later = classes - base
+    if not sizes:
         if not 1 <= base <= classes:
             raise UserError(f"base: phase 0 needs between 1 and {classes} classes, got {base}")
-        if base < classes and step < 1:
+        if later and step < 1:
             raise UserError(f"step: each later phase needs at least one class, got {step}")
-        if base < classes and (classes - base) % step:
+        if later and later % step:
             raise UserError(
-                f"base {base} and step {step} do not fit {classes} classes: {classes - base} classes are left "
-                f"after phase 0, which {step} does not divide; choose another step, or give "
-                "protocol.phase_sizes as a list"
+                f"base {base} and step {step} do not fit {classes} classes: {later} classes are left after phase 0, "
+                f"which {step} does not divide; choose another step, or give protocol.phase_sizes as a list"
             )
-        sizes = [base] + [step] * ((classes - base) // step if base < classes else 0)
+        sizes = [base] + [step] * (later // step if later else 0)
+    elif any(size < 1 for size in sizes):
+        raise UserError(f"phase_sizes: each phase needs at least one class, got {list(sizes)}")
+    elif sum(sizes) > classes:
+        raise UserError(f"phase_sizes: {sum(sizes)} classes asked for, the data has {classes}")
     starts = np.cumsum([0, *sizes[:-1]])
-    return tuple(
-        Phase(index, int(old), int(new)) for index, (old, new) in enumerate(zip(starts, sizes, strict=True))
-    )
+    return tuple(Phase(index, int(old), int(new)) for index, (old, new) in enumerate(zip(starts, sizes, strict=True)))
 
 
 def make_stream(
     classes: int, order: str | Sequence[int], base: int, step: int, sizes: Sequence[int] = ()
 ) -> ClassStream:
+    """Return the stream of a data set with so many classes."""
     indices = class_order(order, classes)
     phases = cut_phases(len(indices), base, step, sizes)
     order_name = order if isinstance(order, str) else "list"

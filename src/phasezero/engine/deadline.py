@@ -1,4 +1,4 @@
-"""A time by which to have stopped: runs ask before they start, and after each phase before they go on."""
+"""A time by which to have stopped: runs ask before they start, and after each phase before they continue."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Deadline:
     clock: Callable[[], float] = time.time  # of the day: the same in every process of the machine
 
     def allows(self, seconds: float) -> bool:
-        """Whether something that takes so long would be finished in time."""
+        """Tell whether something that takes so long would be finished in time."""
         return self.clock() + seconds <= self.at
 
 
 def parse_duration(text: str) -> float:
-    """`30m`, `1h30m`, `90s`: seconds."""
+    """Return the seconds that a text such as `30m`, `1h30m` or `90s` means."""
     if not re.fullmatch(r"([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?", text) or not text:
         raise UserError(f"duration {text!r}: write hours, minutes, seconds, such as 30m, 1h30m or 90s")
     return float(sum(int(count) * _UNITS[unit] for count, unit in re.findall(r"(\d+)([hms])", text)))

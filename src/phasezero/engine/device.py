@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 from torch.utils._triton import has_triton
 
-from phasezero._version import __version__
-from phasezero.bounds import refuse_outside
+from phasezero import __version__
 from phasezero.config import Engine
 from phasezero.data.sources import Photos
 from phasezero.errors import UserError
 from phasezero.nets import IncrementalModel
-from phasezero.results.record import Environment
+from phasezero.plugins import loaded_plugins
+from phasezero.records.run import Environment
 
 COMPILATION_PAYS = 20_000
 """Steps of one shape after which compiling has paid: it takes 5 to 30 s and spares a few tenths of a millisecond."""
@@ -35,20 +36,17 @@ class Device:
 
     @classmethod
     def choose(cls, wanted: Engine, steps: int = 0) -> Device:
-        """fp16, captured on a GPU; float32, eager elsewhere; or what was asked for, if it can be had.
+        """Choose fp16, captured on a GPU; float32, eager elsewhere; or what was asked for, if it can be had.
 
         Compiled as well, where as many `steps` are to come as make up for the time it takes.
         """
         name = wanted.device
         if name == "auto":
             name = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            device = torch.device(name)
-        except RuntimeError:
-            raise UserError(f"engine.device: {name!r} is no device; use auto, cpu, cuda or cuda:1") from None
-        on_gpu = device.type == "cuda"
-        if device.type not in ("cpu", "cuda"):
+        if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", name):
             raise UserError(f"engine.device: {name!r} is not supported; use auto, cpu, cuda or cuda:1")
+        device = torch.device(name)
+        on_gpu = device.type == "cuda"
         if on_gpu and not torch.cuda.is_available():
             raise UserError("engine.device: no CUDA device is available here; use --device cpu")
         engine = wanted.engine
@@ -62,17 +60,14 @@ class Device:
             precision = "fp16" if on_gpu else "fp32"  # what the paper's numbers were verified in
         if precision == "tf32" and not on_gpu:
             raise UserError("engine.precision: 'tf32' needs a CUDA device; use fp32 or bf16")
-        refuse_outside("engine.threads", wanted.threads)
         return cls(device, precision, engine, wanted.threads or torch.get_num_threads())
 
     @property
     def description(self) -> str:
-        if self.torch.type == "cuda":
-            return torch.cuda.get_device_name(self.torch)
-        return processor_name()
+        return torch.cuda.get_device_name(self.torch) if self.torch.type == "cuda" else processor_name()
 
     def place(self, model: IncrementalModel) -> IncrementalModel:
-        """The model on the device, its convolutions channels-last (faster on CPUs and tensor cores alike)."""
+        """Move the model to the device, its convolutions channels-last (faster on CPUs and tensor cores alike)."""
         model.half_precision = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
         return model.to(device=self.torch, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
@@ -83,34 +78,40 @@ class Device:
 
     @contextlib.contextmanager
     def settings(self) -> Iterator[None]:
-        """Threads, cuDNN's and the matrix units' switches, for a while; matrix products stay in float32.
+        """Set threads, cuDNN's and the matrix units' switches for a while; matrix products stay in float32.
 
-        They are the process's: whoever comes first sets them, whoever leaves last puts them back, so that a packed
-        run that begins a phase does not turn off another's search for algorithms.
+        They are the process's: the first run to enter sets them and the last run to leave resets them, so that a packed
+        run that begins a phase does not turn off another run's search for algorithms.
         """
-        with _SETTINGS.lock:
-            _SETTINGS.users += 1
-            if _SETTINGS.users == 1:
-                _SETTINGS.before = _read_switches()
-                _set_switches(
-                    Switches(
-                        self.threads,
-                        benchmark=self.engine == "eager",  # a captured step has its own search (step.py)
-                        cudnn_tf32=self.precision != "fp32",
-                        matmul_tf32=False,
-                    )
-                )
+        with _SHARED.lock:
+            if not _SHARED.users:
+                search = self.engine == "eager"  # a captured step has its own (step.py)
+                _SHARED.before = _set_switches(self.threads, search, self.precision != "fp32", False)
+            _SHARED.users += 1
         try:
             yield
         finally:
-            with _SETTINGS.lock:
-                _SETTINGS.users -= 1
-                if not _SETTINGS.users and _SETTINGS.before is not None:
-                    _set_switches(_SETTINGS.before)
+            with _SHARED.lock:
+                _SHARED.users -= 1
+                if not _SHARED.users:
+                    _set_switches(*_SHARED.before)
+
+
+_SHARED = SimpleNamespace(lock=threading.Lock(), users=0, before=())
+"""The switches that all runs of a process share: how many runs use them, and what they were before."""
+
+
+def _set_switches(threads: int, search: bool, cudnn_tf32: bool, matmul_tf32: bool) -> tuple[int, bool, bool, bool]:
+    """Set threads, cuDNN's search for algorithms, and TF32; return what was set before."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = torch.get_num_threads(), cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32
+    torch.set_num_threads(threads)
+    cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = search, cudnn_tf32, matmul_tf32
+    return before
 
 
 def environment(device: Device, photos: Photos | None = None) -> Environment:
-    """What a record says of the machine and the versions that computed it."""
+    """Return what a record says about the machine and the versions that computed it."""
     on_gpu = device.torch.type == "cuda"
     found = Environment(
         phasezero=__version__,
@@ -126,44 +127,15 @@ def environment(device: Device, photos: Photos | None = None) -> Environment:
         precision=device.precision,
         engine=device.engine,
     )
-    return found if photos is None else {**found, "photos": photos}
-
-
-class Switches(NamedTuple):
-    threads: int
-    benchmark: bool
-    cudnn_tf32: bool
-    matmul_tf32: bool
-
-
-class _SharedSettings:
-    def __init__(self) -> None:
-        self.lock, self.users = threading.Lock(), 0
-        self.before: Switches | None = None
-
-
-_SETTINGS = _SharedSettings()
-
-
-def _read_switches() -> Switches:
-    backends = torch.backends
-    return Switches(
-        torch.get_num_threads(),
-        backends.cudnn.benchmark,
-        backends.cudnn.allow_tf32,
-        backends.cuda.matmul.allow_tf32,
-    )
-
-
-def _set_switches(wanted: Switches) -> None:
-    torch.set_num_threads(wanted.threads)
-    backends = torch.backends
-    backends.cudnn.benchmark, backends.cudnn.allow_tf32 = wanted.benchmark, wanted.cudnn_tf32
-    backends.cuda.matmul.allow_tf32 = wanted.matmul_tf32
+    if photos is not None:
+        found["photos"] = photos
+    if plugins := loaded_plugins():
+        found["plugins"] = plugins
+    return found
 
 
 def processor_name() -> str:
-    """The CPU's model where Linux tells it, else what the platform calls it."""
+    """Return the CPU's model where Linux tells it, else what the platform calls it."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -1,6 +1,6 @@
 """One training step, run as it is (eager) or captured once as a CUDA graph and replayed.
 
-The whole step is one function of a ticket: prepare the batch, forward, teacher, loss, backward, optimiser.
+The whole step is one function of a batch plan: prepare the batch, forward, teacher, loss, backward, optimiser.
 Captured, it costs one launch and never waits for the host. Each batch size has its own graph (the epoch's
 last batch is smaller); the learning rate lives in a tensor, so that it moves without a new capture.
 """
@@ -10,21 +10,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import cast
 
 import torch
 from torch import Tensor
 
-from phasezero.data.loader import ImageSource, Ticket
-from phasezero.engine.lanes import DEVICE_CALM, current_lane
-from phasezero.methods.base import Batch, Loss, Stage
+from phasezero.data.loader import BatchPlan, ImageSource
+from phasezero.engine.streams import CAPTURE_LOCK, current_streams
+from phasezero.methods.stage import Batch, Loss, Stage
 from phasezero.nets import Features, IncrementalModel, Output
 from phasezero.nets.model import compiled
 
 
 @contextlib.contextmanager
 def algorithm_search(wanted: bool) -> Iterator[None]:
-    """Whether cuDNN tries every algorithm, a second or two for each new size."""
+    """Let cuDNN try every algorithm or not; it takes a second or two for each new size."""
     cudnn = torch.backends.cudnn
     before = cudnn.benchmark, cudnn.benchmark_limit
     cudnn.benchmark, cudnn.benchmark_limit = wanted, 0
@@ -56,7 +55,7 @@ class LossScale:
 
 
 class StepProgram:
-    """What a step does, whoever runs it. Sums the losses on the device, to be read once an epoch."""
+    """What a step does. It sums the losses on the device, to be read once an epoch."""
 
     def __init__(
         self,
@@ -68,12 +67,11 @@ class StepProgram:
         device: torch.device,
     ) -> None:
         self.model, self.teacher, self.loss, self.source = model, teacher, loss, source
+        self.clamp, self.device = stage.clamp_gradients, device
         self.teacher_stream: torch.cuda.Stream | None = None
-        self.compiled_judge: Callable[..., Tensor] | None = None
-        self.compiled_size = 0
-        self.clamp = stage.clamp_gradients
-        self.searched_size = 0
-        self.device = device
+        self.compiled_loss: Callable[..., Tensor] | None = None
+        self.compiled_size = self.searched_size = 0
+        self.capture_seconds = 0.0
         self.learning_rate = torch.tensor(stage.schedule.lr, device=device)
         self.optimizer = torch.optim.SGD(
             stage.parameters,
@@ -85,51 +83,46 @@ class StepProgram:
         for parameter in stage.parameters:
             # Zero momentum gives the same first step as none, and leaves no first-step branch to capture.
             self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        accumulated = {id(parameter) for parameter in stage.accumulate}
-        for parameter in stage.accumulate:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        self.gradient_sums = [(parameter, cast(Tensor, parameter.grad)) for parameter in stage.accumulate]
+        self.summed, self.gradient_sums = list(stage.accumulate), list[Tensor]()
+        for parameter in self.summed:
+            # Left at the parameter: another program that sums the same gradients continues this sum.
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            self.gradient_sums.append(parameter.grad)
+        accumulated = set(map(id, self.summed))
         self.fresh = [parameter for parameter in stage.parameters if id(parameter) not in accumulated]
         self.loss_sum = torch.zeros((), device=device, dtype=torch.float64)
         self.scaling = LossScale(device) if model.half_precision == torch.float16 else None
         if self.scaling is not None:
             self.optimizer.found_inf = self.scaling.overflow  # type: ignore[attr-defined]
 
-    def judge(self, images: Tensor, labels: Tensor, found: Features, teacher: Output | None) -> Tensor:
-        """From the backbone's features to the loss."""
-        return self.loss(Batch(images, labels, self.model.score(found), teacher))
+    def compute_loss(self, images: Tensor, labels: Tensor, found: Features, teacher: Output | None) -> Tensor:
+        """Return the loss, from the backbone's features on."""
+        return self.loss(Batch(images, labels, self.model.classify(found), teacher))
 
-    def compile_judge(self, batch_size: int) -> None:
-        self.compiled_judge, self.compiled_size = compiled(self.judge), batch_size
+    def compile_loss(self, batch_size: int) -> None:
+        """Compile the loss for batches of this size."""
+        self.compiled_loss, self.compiled_size = compiled(self.compute_loss), batch_size
 
-    @contextlib.contextmanager
-    def _aside(self) -> Iterator[None]:
-        """Without gradients and, where there is a stream for it, beside the model's own forward pass."""
-        with torch.no_grad():
-            if self.teacher_stream is None:
-                yield
-                return
+    def run(self, plan: BatchPlan) -> None:
+        """Train one step."""
+        images, labels = self.source.prepare(plan)
+        beside: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self.teacher_stream is not None:
             self.teacher_stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.teacher_stream):
-                yield
-
-    def run(self, ticket: Ticket) -> None:
-        images, labels = self.source.prepare(ticket)
-        with self._aside():
+            beside = torch.cuda.stream(self.teacher_stream)
+        with torch.no_grad(), beside:
             teacher_output = self.teacher(images) if self.teacher is not None else None
-        found = self.model.look(images)
+        found = self.model.extract_features(images)
         if self.teacher_stream is not None:
             torch.cuda.current_stream().wait_stream(self.teacher_stream)
-        judge = self.compiled_judge if len(labels) == self.compiled_size else None
-        loss = (judge or self.judge)(images, labels, found, teacher_output)
-        summed = [parameter for parameter, _ in self.gradient_sums]
-        for parameter in (*self.fresh, *summed):
+        compiled_loss = self.compiled_loss if len(labels) == self.compiled_size else None
+        loss = (compiled_loss or self.compute_loss)(images, labels, found, teacher_output)
+        for parameter in (*self.fresh, *self.summed):
             parameter.grad = None
         (loss if self.scaling is None else loss * self.scaling.scale).backward()
         gradients = [parameter.grad for parameter in self.fresh if parameter.grad is not None]
         if self.scaling is not None:
-            self.scaling.unscale(gradients + [p.grad for p in summed if p.grad is not None])
+            self.scaling.unscale(gradients + [p.grad for p in self.summed if p.grad is not None])
         self._add_up()
         if self.clamp is not None:
             torch._foreach_clamp_min_(gradients, -self.clamp)
@@ -140,8 +133,8 @@ class StepProgram:
         self.loss_sum += loss.detach() * len(labels)
 
     def _add_up(self) -> None:
-        """Gradients that are never set back: the optimiser sees their sum over all steps that did not overflow."""
-        for parameter, total in self.gradient_sums:
+        """Add up gradients that are never set back: the optimiser sees their sum over all steps without overflow."""
+        for parameter, total in zip(self.summed, self.gradient_sums, strict=True):
             gradient = parameter.grad
             if gradient is not None:
                 if self.scaling is not None:
@@ -150,15 +143,15 @@ class StepProgram:
             parameter.grad = total
 
     def state(self) -> list[Tensor]:
-        """Every tensor that a step changes."""
+        """Return every tensor that a step changes."""
         momentum = [entry["momentum_buffer"] for entry in self.optimizer.state.values()]
-        sums = [total for _, total in self.gradient_sums]
         scaling = [self.scaling.scale, self.scaling.calm_steps] if self.scaling is not None else []
-        return [*self.model.parameters(), *self.model.buffers(), *momentum, *sums, *scaling, self.loss_sum]
+        model = [*self.model.parameters(), *self.model.buffers()]
+        return [*model, *momentum, *self.gradient_sums, *scaling, self.loss_sum]
 
 
 class CapturedStep:
-    """Replays a program as CUDA graphs, one for each batch shape it meets."""
+    """Replay a program as CUDA graphs, one for each batch shape it meets."""
 
     WARM_UP = 3  # runs before a capture: cuDNN picks its algorithms, libraries allocate their workspaces
 
@@ -167,30 +160,33 @@ class CapturedStep:
         if program.teacher is not None:
             # Neither network fills the device, so they share it. (Not without a graph: what the teacher gives
             # would be freed on the wrong stream.)
-            program.teacher_stream = current_lane(program.device).aside
-        self.graphs: dict[tuple[torch.Size, ...], tuple[torch.cuda.CUDAGraph, Ticket]] = {}
-        self.capture_seconds = 0.0
+            program.teacher_stream = current_streams(program.device).teacher
+        self.graphs: dict[tuple[torch.Size, ...], tuple[torch.cuda.CUDAGraph, BatchPlan]] = {}
 
-    def __call__(self, ticket: Ticket) -> None:
-        shape = tuple(part.shape for part in ticket)
+    def __call__(self, plan: BatchPlan) -> None:
+        shape = tuple(part.shape for part in plan)
         if shape not in self.graphs:
-            self.graphs[shape] = self._capture(ticket)
+            self.graphs[shape] = self._capture(plan)
         graph, inputs = self.graphs[shape]
-        for own, given in zip(inputs, ticket, strict=True):
+        for own, given in zip(inputs, plan, strict=True):
             own.copy_(given)
         graph.replay()
 
-    def _capture(self, ticket: Ticket) -> tuple[torch.cuda.CUDAGraph, Ticket]:
-        with DEVICE_CALM, algorithm_search(ticket[-1].shape[-1] == self.program.searched_size):
+    def _capture(self, plan: BatchPlan) -> tuple[torch.cuda.CUDAGraph, BatchPlan]:
+        with CAPTURE_LOCK, algorithm_search(plan[-1].shape[-1] == self.program.searched_size):
             clock = time.perf_counter()
-            captured = self._captured(tuple(part.clone() for part in ticket))
-            self.capture_seconds += time.perf_counter() - clock
-            return captured
+            inputs, stream = tuple(part.clone() for part in plan), current_streams(self.program.device).capture
+            self._warm_up(inputs, stream)
+            graph = torch.cuda.CUDAGraph()
+            # The mode: what other threads do meanwhile on streams of their own does not concern this capture.
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                self.program.run(inputs)
+            self.program.capture_seconds += time.perf_counter() - clock
+        return graph, inputs
 
-    def _captured(self, inputs: Ticket) -> tuple[torch.cuda.CUDAGraph, Ticket]:
-        # Warming up trains: what it changes is put back, so that a captured run equals an eager one.
+    def _warm_up(self, inputs: BatchPlan, stream: torch.cuda.Stream) -> None:
+        """Run the program, which trains, and restore what it changed, so that a captured run equals an eager one."""
         before = [tensor.detach().clone() for tensor in self.program.state()]
-        stream = current_lane(self.program.device).capture
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(self.WARM_UP):
@@ -199,12 +195,3 @@ class CapturedStep:
         with torch.no_grad():
             for tensor, saved in zip(self.program.state(), before, strict=True):
                 tensor.copy_(saved)
-        graph = torch.cuda.CUDAGraph()
-        # The mode: what other threads do meanwhile on streams of their own is none of this capture's business.
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            self.program.run(inputs)
-        return graph, inputs
-
-
-def make_step(program: StepProgram, engine: str) -> Callable[[Ticket], None]:
-    return program.run if engine == "eager" else CapturedStep(program)

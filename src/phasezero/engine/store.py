@@ -1,19 +1,24 @@
-"""Finished phase-0 states, kept by content: what went into one is hashed, and the hash is its name.
+"""The store of finished phase-0 states. The name of a state is a hash of everything that went into it.
 
-S=10, 5 and 2 share their phase 0, as do LUCIR and AANet, and an oracle is the phase 0 of all classes. An entry
-is a checkpoint file with a note beside it; one whose file does not match the note's digest, whose note is of
-another key, or whose images have other numbers, is never used.
+S=10, 5 and 2 share their phase 0, as do LUCIR and AANet, and an oracle is the phase 0 of all classes. An entry is a
+checkpoint file with a note beside it. An entry whose file does not match the note's digest, whose note has another
+key, or whose images have other indices, is never used.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import functools
 import hashlib
 import json
 import re
+import sys
+import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 try:
@@ -21,84 +26,147 @@ try:
 except ImportError:
     fcntl = None  # type: ignore[assignment]
 
-from phasezero.config import RunConfig
-from phasezero.data.images import ImageData
-from phasezero.engine.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from phasezero.config import RunConfig, leaves
+from phasezero.engine.checkpoint import Checkpoint, Trained, load_checkpoint, save_checkpoint
 from phasezero.engine.device import environment
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.initial import TERMS
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
-from phasezero.results.files import remove_unfinished, write_whole
-from phasezero.results.record import Environment, PhaseRecord
+from phasezero.nets import NETWORKS
+from phasezero.records.files import remove_unfinished, write_whole
+from phasezero.records.run import Environment, PhaseRecord
 
 NOTE = "phasezero-stored-1"
 
+NOT_READ = {"name", "protocol.base", "protocol.step", "protocol.phase_sizes", "method.variant", "engine.loss_limit"}
+"""Fields that a finished phase 0 does not depend on, besides those that are declared with `later`."""
+REPLACED = {"protocol.data", "protocol.class_order", "protocol.memory", "method.name"} | {
+    f"engine.{name}" for name in ("device", "precision", "engine", "threads", "photos")
+}
+"""Fields that the key replaces by what they led to: classes, images, exemplars of a class, device and precision."""
 
-def phase_zero_key(
-    config: RunConfig, data: ImageData, trainer: Trainer, made_in: Environment | None = None
-) -> str:
-    """A hash over everything that a finished phase 0 depends on, and nothing that only later phases see.
+CODE = ("data/*", "nets/*", "engine/*", "memory", "schedule", "seeding", "records/metrics", "records/run")
+"""Files of the package that every phase 0 runs through."""
 
-    That includes versions and device: the trainer's, or those a record says it was `made_in`.
+
+def phase_zero_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings that a finished phase 0 depends on: all but those that only later phases read.
+
+    A setting that nobody thought of counts: when in doubt, phase 0 is trained again.
     """
-    first = trainer.stream.order[: trainer.stream.phases[0].seen]
-    made_in = made_in or environment(trainer.device, trainer.photos)
-    photos = made_in.get("photos")
+    found = {key: value for key, value in leaves(_first_values(config)) if key not in NOT_READ | REPLACED}
+    quota = MemoryRule.parse(config.protocol.memory).quota(config.protocol.first_classes)
+    method = METHODS[config.method.name].phase_zero_like or config.method.name
+    return {**found, "method": method, "memory": quota}
+
+
+def _first_values(value: Any) -> Any:
+    """Return nested dataclasses as mappings, without the fields that only later phases read."""
+    if is_dataclass(value):
+        first = [one.name for one in fields(value) if not one.metadata.get("later")]
+        return {name: _first_values(getattr(value, name)) for name in first}
+    return [_first_values(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def phase_zero_of(config: RunConfig) -> str:
+    """Return a text that is equal for configurations that share their phase 0 on the same machine."""
+    protocol = config.protocol
+    inputs = [protocol.data, protocol.class_order, protocol.first_classes, phase_zero_settings(config)]
+    return json.dumps(inputs, sort_keys=True)
+
+
+def phase_zero_key(trainer: Trainer, made_in: Environment | None = None) -> str:
+    """Return a hash over everything that a finished phase 0 depends on.
+
+    That includes the machine and its versions: the trainer's, or those that a record was `made_in`.
+    """
+    config, order = trainer.config, trainer.stream.order
+    made_in = made_in or environment(trainer.device, trainer.setup.photos)
     inputs = {
-        "phasezero": made_in["phasezero"],
+        "code": code_hash(config),
         "torch": made_in["torch"],
-        "data": data.name,
-        "classes": [data.class_ids[index] for index in first],
-        "images": [split.fingerprint(first) for split in (data.train, data.test)],
-        "preparation": asdict(data.preparation),
-        "device": [made_in["device_name"], made_in["precision"], made_in["engine"]],
-        # How sums are rounded goes by thread.
-        **({"threads": made_in["threads"]} if made_in["device"] == "cpu" else {}),
-        # Views sampled on the device differ slightly from those of files, whose keys stay as they were.
-        **({"photos": photos} if photos == "resident" else {}),
-        **phase_zero_settings(config, len(first)),
-        **_looked_ahead(config, data, trainer.stream.order),
+        "data": trainer.data.name,
+        "images": trainer.contents(order[: trainer.stream.phases[0].seen]),
+        "preparation": asdict(trainer.data.preparation),
+        "device": [made_in["device_name"], made_in["precision"], made_in["engine"], made_in.get("photos")],
+        # Rounding depends on the number of threads.
+        "threads": made_in["threads"] if made_in["device"] == "cpu" else 0,
+        # What terms know beyond phase 0: the content of a file, or all classes of the stream.
+        "ahead": [
+            _digest(Path(term.file)) if term.file else trainer.contents(order)
+            for term in config.initial
+            if term.file or TERMS[term.name].looks_ahead
+        ],
+        **phase_zero_settings(config),
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
-def phase_zero_settings(config: RunConfig, classes: int) -> dict[str, Any]:
-    """The part of it that a configuration says, for a phase 0 of so many classes."""
-    return {
-        "network": asdict(config.network),
-        "method": METHODS[config.method.name](config.method).phase_zero(),
-        "initial": [asdict(term) for term in config.initial],
-        "training": [asdict(config.training.first), config.training.brightness],
-        "memory": [MemoryRule.parse(config.protocol.memory).quota(classes), config.protocol.selection],
-        "seed": config.seed,
-    }
+def code_hash(config: RunConfig) -> str:
+    """Return a hash of the source code that phase 0 runs through; comments and docstrings do not count.
+
+    That is all of data, nets and engine, and the files of the method, the network and the terms, plug-ins included. The
+    code that loads a data set is left out, since the key covers the images themselves.
+    """
+    method, network = METHODS[phase_zero_settings(config)["method"]], NETWORKS[config.network.name]
+    terms = [TERMS[term.name] for term in config.initial]
+    used: list[Any] = [network, *(base for one in (method, *terms) for base in one.__mro__)]
+    modules: set[str] = set()
+    for one in used:
+        _add_modules((one.func if isinstance(one, functools.partial) else one).__module__, modules)
+    package = Path(__file__).parent.parent
+    paths = {path for part in CODE for path in package.glob(f"{part}.py")}
+    for name in modules:
+        source = getattr(sys.modules.get(name), "__file__", None)
+        if source is None:  # a notebook: whether its code changed cannot be told
+            return uuid.uuid4().hex
+        paths.add(Path(source))
+    code = sorted((path.name, _code_of(path)) for path in paths)
+    return hashlib.sha256(json.dumps(code).encode()).hexdigest()
 
 
-def _looked_ahead(config: RunConfig, data: ImageData, order: tuple[int, ...]) -> dict[str, Any]:
-    """What terms know beyond phase 0: a file's content, or all classes of the stream."""
-    ahead = [term for term in config.initial if TERMS[term.name].looks_ahead]
-    files = [_digest(Path(term.file)) for term in ahead if term.file and Path(term.file).is_file()]
-    if len(files) == len(ahead):
-        return {"files": files} if files else {}
-    return {
-        "files": files,
-        "all classes": [data.class_ids[index] for index in order],
-        "all images": [split.fingerprint(order) for split in (data.train, data.test)],
-    }
+def _add_modules(name: str, found: set[str]) -> None:
+    """Add a module and those it takes code from: methods, terms, and other parts of a plug-in's own package."""
+    package = name.partition(".")[0]
+    if name in found or package == "torch" or package in sys.stdlib_module_names:
+        return
+    found.add(name)
+    followed = ("phasezero.methods.", "phasezero.initial.", *([] if package == "phasezero" else [f"{package}."]))
+    for value in getattr(sys.modules.get(name), "__dict__", {}).values():
+        source = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        if f"{source}.".startswith(followed):
+            _add_modules(str(source), found)
 
 
-@dataclass(frozen=True)
+@functools.cache
+def _code_of(path: Path) -> str:
+    """Return a file's syntax tree as text, without docstrings; of a compiled module the digest."""
+    if path.suffix != ".py":
+        return _digest(path)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            body[:] = [one for one in body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    return ast.dump(tree)
+
+
 class Entry:
-    key: str
-    path: Path
-    note: dict[str, Any]
-    """Who made it: the run's name and seed, seconds, its key, the file's digest. Empty where it cannot be read."""
+    """A stored state: a checkpoint file, a note beside it, and a lock that is held while they are made."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.key, self.path = key, folder / f"{key}.safetensors"
+        self.note_path, self.lock = folder / f"{key}.json", folder / f".{key}.lock"
+        self.note: dict[str, Any] = {}
+        """The run that made it, its seed and seconds, the key and the file's digest. Empty where it cannot be read."""
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(self.note_path.read_text())
+            self.note = found if isinstance(found, dict) else {}
 
     @property
     def sound(self) -> bool:
-        """Whether the file is what was written, and under this key."""
+        """Tell whether the file is what was written, and under this key."""
         mine = self.path.exists() and self.note.get("key") == self.key
         return mine and _digest(self.path) == self.note.get("sha256")
 
@@ -108,61 +176,50 @@ class PhaseZeroStore:
         self.folder = folder
 
     def find(self, key: str, trainer: Trainer) -> Checkpoint | None:
-        """The entry of that key; None where there is none, or none to be trusted.
+        """Return the entry of that key; None where there is no entry that can be trusted.
 
-        Nor is one whose images have other numbers in the trainer's data, because those of later classes changed:
-        exemplars are kept as numbers. It is made anew then, under the same key.
+        An entry is not used either if its images have other indices in the trainer's data, because images of later
+        classes changed. It is then made anew, under the same key.
         """
-        entry = self._entry(key)
-        if not entry.sound:
-            return None
-        try:
-            return load_checkpoint(entry.path, trainer=trainer)
-        except UserError:
-            return None
+        entry = Entry(self.folder, key)
+        if entry.sound:
+            with contextlib.suppress(UserError):
+                return load_checkpoint(entry.path, trainer=trainer)
+        return None
 
     @contextlib.contextmanager
     def claim(self, key: str) -> Iterator[None]:
-        """Held by the run that makes an entry: others that want the same one wait, and then find it."""
+        """Hold an entry while it is made: other runs that want the same entry wait, and then find it."""
         if fcntl is None:  # Windows: nobody waits, and a phase 0 may be trained twice
             yield
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._lock(key).open("w") as file:
+        with Entry(self.folder, key).lock.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # given up with the file, even by a process that dies
             yield
 
-    def _lock(self, key: str) -> Path:
-        return self.folder / f".{key}.lock"
-
-    def keep(self, key: str, config: RunConfig, trainer: Trainer, phase: PhaseRecord, seconds: float) -> None:
-        path = self.folder / f"{key}.safetensors"
+    def keep(self, key: str, trainer: Trainer, phase: PhaseRecord, seconds: float) -> None:
+        """Save a finished phase 0."""
+        config, entry = trainer.config, Entry(self.folder, key)
         remove_unfinished(self.folder, f"{key}.*")
-        save_checkpoint(path, config, trainer, [phase], seconds)
+        save_checkpoint(entry.path, trainer, Trained([phase], seconds, reused_phase_zero=False))
         accuracy = phase["accuracy"]["head"]
         made_by = {"name": config.name, "seed": config.seed, "seconds": seconds, "accuracy": accuracy}
-        note = {"format": NOTE, "key": key, **made_by, "sha256": _digest(path)}
-        write_whole(self.folder / f"{key}.json", json.dumps(note, indent=1) + "\n")
+        note = {"format": NOTE, "key": key, **made_by, "sha256": _digest(entry.path)}
+        write_whole(entry.note_path, json.dumps(note, indent=1) + "\n")
 
     def entries(self) -> Iterator[Entry]:
-        """All there are, those that are not to be trusted too: a note without a file, a file without a note."""
+        """Yield all entries, also those that cannot be trusted: a note without a file, a file without a note."""
         if not self.folder.is_dir():
             raise UserError(f"store {self.folder}: there is no such folder")
         found = [path for suffix in ("json", "safetensors") for path in self.folder.glob(f"*.{suffix}")]
-        # By their names: whatever else lies in the folder is somebody's, and is neither damaged nor pruned.
+        # By their names: other files in the folder belong to somebody and are neither damaged nor pruned.
         for key in sorted({path.stem for path in found if re.fullmatch("[0-9a-f]{64}", path.stem)}):
-            yield self._entry(key)
+            yield Entry(self.folder, key)
 
     def remove(self, entry: Entry) -> None:
-        entry.path.unlink(missing_ok=True)
-        self._lock(entry.key).unlink(missing_ok=True)
-        (self.folder / f"{entry.key}.json").unlink(missing_ok=True)
-
-    def _entry(self, key: str) -> Entry:
-        facts: Any = {}
-        with contextlib.suppress(OSError, ValueError):
-            facts = json.loads((self.folder / f"{key}.json").read_text())
-        return Entry(key, self.folder / f"{key}.safetensors", facts if isinstance(facts, dict) else {})
+        for path in (entry.path, entry.note_path, entry.lock):
+            path.unlink(missing_ok=True)
 
 
 def _digest(path: Path) -> str:

@@ -4,99 +4,54 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from phasezero.config import RunConfig
-from phasezero.data.images import ImageData
+from phasezero.data.images import ImageData, ImageSplit
 from phasezero.data.loader import ImageSource
-from phasezero.data.sources import Photos, choose_photos, make_source
-from phasezero.data.stream import ClassStream, Phase, make_stream
+from phasezero.data.sources import make_source
+from phasezero.data.stream import Phase
+from phasezero.engine.callbacks import Callback, PhaseResult
 from phasezero.engine.device import Device
-from phasezero.engine.evaluate import Predictions, evaluate, exemplar_means, pooled_features
-from phasezero.engine.lanes import DEVICE_CALM
-from phasezero.engine.listener import Listener
-from phasezero.engine.outcome import PhaseResult
-from phasezero.engine.passes import Reading, StagePass, refuse_collapse, refuse_divergence
-from phasezero.engine.workload import images_by_phase
-from phasezero.errors import UserError
-from phasezero.initial import TERMS, Workshop
+from phasezero.engine.evaluate import Predictions, exemplar_means, pooled_features, predict
+from phasezero.engine.setup import Setup, check
+from phasezero.engine.stage import PendingNumber, StagePass, check_collapse, check_divergence
+from phasezero.engine.streams import CAPTURE_LOCK
+from phasezero.initial import TERMS, OracleProvider
 from phasezero.memory import ExemplarMemory, MemoryRule
 from phasezero.methods import METHODS, Batch, Stage
-from phasezero.methods.base import Loss
+from phasezero.methods.stage import Loss
 from phasezero.nets import NETWORKS, IncrementalModel
-from phasezero.results.record import Gpu, class_hash
+from phasezero.records.metrics import confusion_matrix
+from phasezero.records.run import class_hash, phase_record
 from phasezero.seeding import derive_seed, generator, seeded_globally
 
 
-def check(config: RunConfig, data: ImageData) -> tuple[ClassStream, Device, Photos | None]:
-    """Whether this configuration can run on this data, found out before anything is computed."""
-    protocol = config.protocol
-    stream = make_stream(
-        len(data.class_ids), protocol.class_order, protocol.base, protocol.step, protocol.phase_sizes
-    )
-    rule = MemoryRule.parse(protocol.memory)
-    if rule.kind == "per_class":
-        images = np.bincount(data.train.labels, minlength=len(data.class_ids))[list(stream.order)]
-        fewest = int(images.argmin())
-        if rule.count > images[fewest]:
-            raise UserError(
-                f"memory {protocol.memory}: class {data.class_names[stream.order[fewest]]!r} has only "
-                f"{images[fewest]} training images; keep at most per_class:{images[fewest]}, or use total:M"
-            )
-    elif rule.count > (there := int(np.isin(data.train.labels, stream.order).sum())):
-        raise UserError(
-            f"memory {protocol.memory}: there are only {there} training images; keep at most total:{there}"
-        )
-    _refuse_network(config)
-    for term in config.initial:
-        if term.file and not Path(term.file).is_file():
-            raise UserError(f"initial {term.name}: there is no file {term.file}")
-    device = Device.choose(config.engine, _steps_of_phase_zero(config, data, stream))
-    return stream, device, choose_photos(config.engine.photos, data, device.torch)
-
-
-def _refuse_network(config: RunConfig) -> None:
-    name, makers = config.network.name, METHODS[config.method.name].network_makers
-    if not isinstance(NETWORKS[name], makers):
-        fitting = [one for one in NETWORKS if isinstance(NETWORKS[one], makers)]
-        raise UserError(
-            f"method {config.method.name!r} does not work with network.name={name}; choose {', '.join(fitting)}"
-        )
-
-
 class Trainer:
-    """One run's state between phases: the model, its teacher, the exemplars."""
+    """Train a run phase by phase; hold its model, its teacher and its exemplars in between."""
 
     def __init__(
         self,
         config: RunConfig,
         data: ImageData,
-        listener: Listener | None = None,
-        workshop: Workshop | None = None,
+        callback: Callback | None = None,
+        provider: OracleProvider | None = None,
+        setup: Setup | None = None,
     ) -> None:
-        self.config = config
-        self.data = data
-        self.listener = listener
-        self.workshop = workshop
-        self.stream, self.device, self.photos = check(config, data)
-        protocol = config.protocol
-
-        # Labels become positions in the stream; images of classes that never come are never drawn.
-        positions = self.stream.positions(len(data.class_ids))
-        train_labels = torch.from_numpy(positions[data.train.labels])
-        test_labels = torch.from_numpy(positions[data.test.labels])
-        self.train_by_class = _indices_by_class(train_labels, len(self.stream.order))
-        self.test_by_class = _indices_by_class(test_labels, len(self.stream.order))
-        how = data.preparation, self.device.torch, self.photos
-        self.train: ImageSource = make_source(data.train, train_labels, *how)
-        self.test: ImageSource = make_source(data.test, test_labels, *how)
+        """`setup` is what `check` found out about this configuration and data, if it was asked before."""
+        self.config, self.data = config, data
+        self.callback, self.provider = callback or Callback(), provider
+        self.setup = setup or check(config, data)
+        self.stream, self.device = self.setup.stream, self.setup.device
+        self.view = replace(data.preparation.view, brightness=config.training.brightness)
+        self.train, self.train_by_class = self._make_source(data.train)
+        self.test, self.test_by_class = self._make_source(data.test)
 
         self.method = METHODS[config.method.name](config.method)
-        self.memory = ExemplarMemory(MemoryRule.parse(protocol.memory), protocol.selection)
+        self.memory = ExemplarMemory(MemoryRule.parse(config.protocol.memory), config.protocol.selection)
         with seeded_globally(derive_seed(config.seed, "network")):
             channels = len(data.preparation.mean)
             backbone = NETWORKS[config.network.name](channels=channels, last_relu=config.network.last_relu)
@@ -104,25 +59,42 @@ class Trainer:
         model.keep_maps = self.method.needs_maps
         self.model = self.device.place(model)
         self.teacher: IncrementalModel | None = None
-        self.phases_done = 0
-        self.capture_seconds = 0.0
+        self.phases_done, self.capture_seconds = 0, 0.0
         self._hashes: list[str] = []
 
+    def _make_source(self, split: ImageSplit) -> tuple[ImageSource, list[Tensor]]:
+        """Return the source of a split's batches, and the indices of the images of each class.
+
+        Labels become positions in the stream; images of classes that never come are never drawn.
+        """
+        labels = torch.from_numpy(self.stream.positions(len(self.data.class_ids))[split.labels])
+        source = make_source(split, labels, self.data.preparation, self.device.torch, self.setup.photos)
+        by_class = labels.argsort(stable=True)[int((labels < 0).sum()) :]
+        counts = torch.bincount(labels[labels >= 0], minlength=len(self.stream.order)).tolist()
+        return source, list(by_class.split(counts))
+
+    def contents(self, classes: Sequence[int]) -> list[str]:
+        """Return the ids of classes and the hashes of their training and test images."""
+        images = [split.fingerprint(classes) for split in (self.data.train, self.data.test)]
+        return [*(self.data.class_ids[index] for index in classes), *images]
+
     def images_hash(self, phases: int) -> str:
-        """Of the classes of the first phases, in their order, and their images; those to come may still change."""
+        """Return a hash of the classes of the first phases and their images; those to come may still change."""
         for phase in self.stream.phases[len(self._hashes) : phases]:
-            classes = self.stream.order[phase.old : phase.seen]
-            ids = [self.data.class_ids[index] for index in classes]
-            images = [split.fingerprint(classes) for split in (self.data.train, self.data.test)]
-            # Exemplars are kept as numbers of images: an image less elsewhere would make them others.
+            # Exemplars are kept as indices: one image less elsewhere would make them other images.
             numbers = [str(own.tolist()) for own in self.train_by_class[phase.old : phase.seen]]
-            self._hashes.append(class_hash([*self._hashes[-1:], *ids, *images, *numbers]))
+            contents = self.contents(self.stream.order[phase.old : phase.seen])
+            self._hashes.append(class_hash([*self._hashes[-1:], *contents, *numbers]))
         return self._hashes[phases - 1]
 
+    def grow(self, phase: Phase) -> None:
+        """Make room for the phase's classes."""
+        self.method.grow(self.model, phase, generator(self.config.seed, "head", phase.index))
+
     def restore(self, phases_done: int, model: Mapping[str, Tensor], exemplars: Sequence[Tensor]) -> None:
-        """Puts back what a finished phase left: `run` then goes on with the next."""
+        """Restore what a finished phase left; `run` then continues with the next."""
         for phase in self.stream.phases[:phases_done]:
-            self.method.grow(self.model, phase, generator(self.config.seed, "head", phase.index))
+            self.grow(phase)
         self.model.load_state_dict(model)
         self.memory.by_class = list(exemplars)
         if self.method.needs_teacher:
@@ -130,24 +102,22 @@ class Trainer:
         self.phases_done = phases_done
 
     def run(self) -> Iterator[PhaseResult]:
-        """The phases that are left, one result after the other."""
-        if self.listener:
-            images = images_by_phase(self.config, self.stream, [len(one) for one in self.train_by_class])
-            self.listener.started(len(self.stream.phases), sum(images[self.phases_done :]))
+        """Train the phases that are left and yield the result of each."""
+        self.callback.on_run_start(len(self.stream.phases), sum(self.setup.images[self.phases_done :]))
         for phase in self.stream.phases[self.phases_done :]:
             with self.device.settings():
                 result = self._run_phase(phase)
-            if self.listener:
-                self.listener.phase(result)
+            self.phases_done = phase.index + 1
+            self.callback.on_phase_end(result)
             yield result
 
     def _run_phase(self, phase: Phase) -> PhaseResult:
         clock, self.capture_seconds = _Clock(self.device), 0.0
         if self.device.torch.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device.torch)
-        images = _PhaseView(self, phase)
-        with DEVICE_CALM:
-            self.method.grow(self.model, phase, generator(self.config.seed, "head", phase.index))
+        images = _PhaseImages(self, phase)
+        with CAPTURE_LOCK:
+            self.grow(phase)
             self.method.begin(self.model, phase, images)
         clock.lap("grow")
 
@@ -155,74 +125,77 @@ class Trainer:
         losses: dict[str, list[float]] = {}
         train_images = 0
         for stage in self.method.stages(self.model, phase, schedule):
-            with DEVICE_CALM:
+            with CAPTURE_LOCK:
                 indices = stage.images(images)
             if not len(indices):  # a balanced set without exemplars, say
                 continue
             train_images = train_images or len(indices)
-            losses |= self._run_stage(stage, phase, images, indices, announced=not losses)
+            losses |= self._run_stage(stage, phase, images, indices, is_main=not losses)
             clock.lap(stage.name)
 
-        with DEVICE_CALM:
+        with CAPTURE_LOCK:
             one_of_each = torch.stack([own[0] for own in images.new])
-            refuse_collapse(self.train_features(one_of_each), f"phase {phase.index}")
+            check_collapse(self.train_features(one_of_each), f"phase {phase.index}")
             self.memory.by_class = list(self.method.exemplars(images))
             clock.lap("select")
             if self.method.needs_teacher:
                 self.teacher = self.model.teacher_copy()
-            predictions = self._evaluate(phase)
+            truth, by = predictions = self.predict(self.test, torch.cat(self.test_by_class[: phase.seen]))
             clock.lap("evaluate")
-        facts = (phase, train_images, predictions, self.memory.counts(), losses, clock.seconds())
-        return PhaseResult(*facts, gpu=self._gpu_facts())
-
-    def _gpu_facts(self) -> Gpu | None:
-        if self.device.torch.type != "cuda":
-            return None
-        peak = torch.cuda.max_memory_allocated(self.device.torch)
-        return Gpu(peak_memory_mib=peak / 2**20, capture_seconds=self.capture_seconds)
+        record = phase_record(
+            phase_sizes=self.stream.sizes[: phase.index + 1],
+            confusions={name: confusion_matrix(truth, found, phase.seen) for name, found in by.items()},
+            train_images=train_images,
+            memory_per_class=self.memory.counts(),
+            loss=losses,
+            seconds={**clock.laps, "total": sum(clock.laps.values())},
+        )
+        if self.device.torch.type == "cuda":
+            peak = torch.cuda.max_memory_allocated(self.device.torch)
+            record["gpu"] = {"peak_memory_mib": peak / 2**20, "capture_seconds": self.capture_seconds}
+        return PhaseResult(phase, predictions, record)
 
     def _run_stage(
-        self, stage: Stage, phase: Phase, images: _PhaseView, indices: Tensor, announced: bool
+        self, stage: Stage, phase: Phase, images: _PhaseImages, indices: Tensor, is_main: bool
     ) -> dict[str, list[float]]:
-        """The mean loss of each epoch; of a second level within it, too. Images count for what was `announced`."""
-        loss = self._with_initial_terms(stage.loss, phase)  # may train an oracle, so not in the device's calm
-        with DEVICE_CALM:
-            passes = [self._make_pass(stage, loss, indices)]
+        """Return the mean loss of each epoch, by stage. Only images of the main stage count towards the run's."""
+        loss = self.with_initial_terms(stage.loss, phase)  # may train an oracle, so without the lock
+        with CAPTURE_LOCK:
+            passes = [self.make_pass(stage, loss, indices)]
             if (level := stage.each_epoch) is not None:
-                passes.append(self._make_pass(level, level.loss, level.images(images)))
+                passes.append(self.make_pass(level, level.loss, level.images(images)))
         mean_losses: dict[str, list[float]] = {one.stage.name: [] for one in passes}
-        under_way: list[Reading] = []
-        for epoch in range(stage.schedule.epochs + 1):
-            begun = []
-            if epoch < stage.schedule.epochs:
-                for one in passes:
-                    rng = generator(self.config.seed, "batches", phase.index, one.stage.name, epoch)
-                    begun.append(one.epoch(epoch, rng))
+        epochs, images_counted = stage.schedule.epochs, len(indices) if is_main else 0
+
+        def start(epoch: int) -> list[PendingNumber]:
+            purpose = (self.config.seed, "batches", phase.index)
+            return [one.epoch(epoch, generator(*purpose, one.stage.name, epoch)) for one in passes]
+
+        under_way = start(0) if epochs else []
+        for epoch in range(epochs):
             # An epoch's losses are read when the next one's work is on its way: the device never waits.
-            if under_way:
-                means = [float(loss) for loss in under_way]
-                for one, mean in zip(passes, means, strict=True):
-                    where = f"phase {phase.index}, stage {one.stage.name!r}, epoch {epoch - 1}"
-                    refuse_divergence(mean, self.config.engine.loss_limit, where, one.stage)
-                    mean_losses[one.stage.name].append(mean)
-                if self.listener:
-                    epochs, counted = stage.schedule.epochs, len(indices) if announced else 0
-                    self.listener.epoch(phase, stage.name, epoch - 1, epochs, means[0], counted)
-            under_way = begun
+            following = start(epoch + 1) if epoch + 1 < epochs else []
+            means = [float(loss) for loss in under_way]
+            for one, mean in zip(passes, means, strict=True):
+                where = f"phase {phase.index}, stage {one.stage.name!r}, epoch {epoch}"
+                check_divergence(mean, self.config.engine.loss_limit, where, one.stage)
+                mean_losses[one.stage.name].append(mean)
+            self.callback.on_epoch_end(phase, stage.name, epoch, epochs, means[0], images_counted)
+            under_way = following
         for one in passes:
-            self.capture_seconds += one.capture_seconds
+            self.capture_seconds += one.program.capture_seconds
             one.close()
         return mean_losses
 
-    def _make_pass(self, stage: Stage, loss: Loss, indices: Tensor) -> StagePass:
-        brightness = self.config.training.brightness
-        return StagePass(stage, loss, self.model, self.teacher, self.train, indices, self.device, brightness)
+    def make_pass(self, stage: Stage, loss: Loss, indices: Tensor) -> StagePass:
+        """Return the stage, ready to run on these images."""
+        return StagePass(stage, loss, self.model, self.teacher, self.train, indices, self.device, self.view)
 
-    def _with_initial_terms(self, loss: Loss, phase: Phase) -> Loss:
-        """Phase 0: the method's loss plus each configured term."""
+    def with_initial_terms(self, loss: Loss, phase: Phase) -> Loss:
+        """Return the method's loss, in phase 0 plus each configured term."""
         if phase.index:
             return loss
-        terms = [TERMS[options.name](options, phase, self.workshop) for options in self.config.initial]
+        terms = [TERMS[options.name](options, phase, self.provider) for options in self.config.initial]
         # As tensors: a number would be part of the compiled code, and each coefficient would compile anew.
         weighted = [(torch.tensor(term.options.weight, device=self.device.torch), term) for term in terms]
 
@@ -231,23 +204,19 @@ class Trainer:
 
         return total if terms else loss
 
-    def _evaluate(self, phase: Phase) -> Predictions:
+    def predict(self, source: ImageSource, indices: Tensor) -> Predictions:
+        """Classify images of a source by every classifier that the run has."""
         counts = self.memory.counts()
         means = exemplar_means(self.train_features(self.memory.indices()), counts) if all(counts) else None
-        indices = torch.cat(self.test_by_class[: phase.seen])
-        return evaluate(self.model, self.test, indices, self.config.engine.test_batch_size, means)
+        return predict(self.model, source, indices, self.config.engine.test_batch_size, means)
 
     def train_features(self, indices: Tensor) -> Tensor:
+        """Return features [n, d] of training images."""
         return pooled_features(self.model, self.train, indices, self.config.engine.test_batch_size)
 
 
-def _steps_of_phase_zero(config: RunConfig, data: ImageData, stream: ClassStream) -> int:
-    images = int(np.isin(data.train.labels, stream.order[: stream.phases[0].seen]).sum())
-    return config.training.first.steps(images)
-
-
-class _PhaseView:
-    """A phase's images, as methods may see them (methods.base.PhaseImages)."""
+class _PhaseImages:
+    """The images of a phase, as methods may see them (methods.stage.PhaseImages)."""
 
     def __init__(self, trainer: Trainer, phase: Phase) -> None:
         self.trainer, self.phase = trainer, phase
@@ -259,9 +228,7 @@ class _PhaseView:
         return self.trainer.train_by_class[: self.phase.seen]
 
     def choose_exemplars(self) -> Sequence[Tensor]:
-        return self.trainer.memory.choose(
-            self.kept, self.new, self.trainer.train_features, self.generator("exemplars")
-        )
+        return self.trainer.memory.choose(self.kept, self.new, self.trainer.train_features, self.generator("exemplars"))
 
     def class_features(self, position: int) -> Tensor:
         return self.trainer.train_features(self.trainer.train_by_class[position])
@@ -271,24 +238,13 @@ class _PhaseView:
 
 
 class _Clock:
-    """Seconds by name, the device's queue emptied at each lap."""
+    """Measure seconds by name; the device's queue is emptied at each lap."""
 
     def __init__(self, device: Device) -> None:
-        self.device = device
+        self.device, self.last = device, time.perf_counter()
         self.laps: dict[str, float] = {}
-        self.start = self.last = time.perf_counter()
 
     def lap(self, name: str) -> None:
         self.device.synchronize()
-        now = time.perf_counter()
-        self.laps[name] = self.laps.get(name, 0.0) + now - self.last
-        self.last = now
-
-    def seconds(self) -> dict[str, float]:
-        return {**self.laps, "total": self.last - self.start}
-
-
-def _indices_by_class(labels: Tensor, classes: int) -> list[Tensor]:
-    order = labels.argsort(stable=True)
-    counts = torch.bincount(labels[labels >= 0], minlength=classes).tolist()
-    return list(order[int((labels < 0).sum()) :].split(counts))
+        before, self.last = self.last, time.perf_counter()
+        self.laps[name] = self.laps.get(name, 0.0) + self.last - before

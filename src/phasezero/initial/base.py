@@ -1,26 +1,32 @@
-"""A phase-0 term: something added to any method's loss while the first classes are learned."""
+"""The contract of a phase-0 strategy: a term that is added to any method's loss in phase 0."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from torch import Tensor
 
 from phasezero.data.stream import Phase
-from phasezero.methods.base import Batch
+from phasezero.methods.stage import Batch
 from phasezero.nets import IncrementalModel
 from phasezero.registry import Registry
+from phasezero.validation import WEIGHT, Limited, option
 
 
 @dataclass(frozen=True)
-class TermOptions:
-    """A term's name and coefficient; each term adds its own fields."""
+class TermOptions(Limited):
+    """Base of a term's options: its name and its weight. Each term adds its own fields.
+
+    >>> from phasezero import TermOptions
+    >>> TermOptions("cwd", 0.5).label
+    'cwd:0.5'
+    """
 
     name: str = ""
-    weight: float = 1.0
+    weight: float = option(1.0, **WEIGHT)
 
     @property
     def label(self) -> str:
@@ -28,29 +34,41 @@ class TermOptions:
 
     @property
     def file(self) -> str:
-        """Whose content the term depends on; empty for none."""
+        """Return the file whose content the term depends on; empty for none."""
         return ""
 
 
-class Workshop(Protocol):
-    """What a term may ask for before training starts."""
+class OracleProvider(Protocol):
+    """Provides the model that has seen all classes."""
 
     def oracle(self, path: str) -> IncrementalModel:
-        """A frozen model that has seen all classes: of that checkpoint, or trained now and kept."""
+        """Return the frozen model: from the checkpoint at `path`, or trained now and stored if `path` is empty."""
 
 
 class Term(ABC):
-    """Called with a batch of phase 0, returns an unweighted scalar; the trainer multiplies by the weight."""
+    """Base of loss terms: a term maps a batch of phase 0 to a scalar, which the trainer multiplies by the weight.
+
+    >>> from phasezero import Phase, Term, TermOptions
+    >>> class Length(Term):
+    ...     def __call__(self, batch):
+    ...         return batch.output.features.square().mean()
+    >>> Length(TermOptions("length"), Phase(0, 0, 10)).options.weight
+    1.0
+    """
 
     Options: ClassVar[type[TermOptions]] = TermOptions
+    label: ClassVar[str] = ""
+    """How tables and figures write the term; empty: its name."""
+    coefficient: ClassVar[str] = "weight"
+    """What its paper calls the weight."""
+    paper_suffix: ClassVar[str] = ""
+    """How the CwD paper's tables write the term after a method; empty: `+name`."""
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """The authors' settings by data set, or by `method/data set`: `weight` is the term's own, other keys are
-    the configuration's."""
-
+    """The authors' settings by data set or by `method/data set`: the term's `weight`, or keys of a configuration."""
     looks_ahead: ClassVar[bool] = False
-    """Whether it depends on classes that come later, so that phase 0 does."""
+    """Whether the term, and with it phase 0, depends on classes that come later."""
 
-    def __init__(self, options: TermOptions, phase: Phase, workshop: Workshop | None = None) -> None:
+    def __init__(self, options: TermOptions, phase: Phase, provider: OracleProvider | None = None) -> None:
         self.options = options
         self.phase = phase
 
@@ -59,3 +77,24 @@ class Term(ABC):
 
 
 TERMS: Registry[type[Term]] = Registry("phase-0 term")
+
+AnyTerm = TypeVar("AnyTerm", bound=type[Term])
+
+
+def register_initial(name: str, summary: str = "") -> Callable[[AnyTerm], AnyTerm]:
+    """Return a class decorator that adds a phase-0 strategy; every method can then be run with it.
+
+    >>> from dataclasses import dataclass
+    >>> from phasezero import Term, TermOptions, preset, register_initial
+    >>> @register_initial("doc-short", "Features should be short")
+    ... class Short(Term):
+    ...     @dataclass(frozen=True)
+    ...     class Options(TermOptions):
+    ...         name: str = "doc-short"
+    ...
+    ...     def __call__(self, batch):
+    ...         return batch.output.features.square().mean()
+    >>> preset("lucir+doc-short:0.5/glyphs/b50s10").initial[0].label
+    'doc-short:0.5'
+    """
+    return cast(Callable[[AnyTerm], AnyTerm], TERMS.register(name, summary))

@@ -1,16 +1,16 @@
 """Class-wise Decorrelation (CwD): the paper's phase-0 term, "Mimicking the Oracle" (CVPR 2022), Sec. 3.3.
 
-Three losses bear the name; their coefficients are not interchangeable (at B=50 and batch 128 they differ by
-a factor of up to 50), so the form is always named:
+Three losses have this name. Their coefficients are not interchangeable: at B=50 and batch 128 they differ by a factor
+of up to 50. The form is therefore an option:
 
-`code`       what the published code computes and what produced the paper's numbers: off-diagonal squares of
-             the *unscaled* product X'X of each class, divided by the number of samples used.
+`code`       the published code, which produced the paper's numbers: the off-diagonal squares of the *unscaled* product
+             X'X of each class, divided by the number of samples used.
 `equation`   Eq. 8: the mean over all C classes of ||R_c||_F^2 / d^2.
 `algorithm`  Algorithm 1: the sum, over the classes with two samples or more, of the mean of R_c's squares.
 
-R_c is the d x d correlation matrix of class c within the batch. It is never formed: with Z_c the standardised
-features of class c, ||Z_c' Z_c||_F = ||Z_c Z_c'||_F, so one N x N Gram product of the whole batch, masked by
-"same class", serves all classes at once, without a loop and without a data-dependent shape.
+R_c is the d x d correlation matrix of class c within the batch. It is never computed: with Z_c the standardised
+features of class c, ||Z_c' Z_c||_F = ||Z_c Z_c'||_F. One N x N Gram product of the whole batch, masked by "same class",
+replaces it for all classes at once, without a loop and without a data-dependent shape.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from phasezero.initial.base import TERMS, Term, TermOptions
-from phasezero.methods.base import Batch
+from phasezero.initial.base import Term, TermOptions, register_initial
+from phasezero.methods.stage import Batch
+from phasezero.validation import WEIGHT, option
 
 Form = Literal["code", "equation", "algorithm"]
 
@@ -31,19 +32,20 @@ VARIANCE_FLOOR = 1e-8  # added to each variance by the published code, though no
 
 
 def class_wise_decorrelation(
-    features: Tensor,
-    labels: Tensor,
-    *,
-    form: Form = "code",
-    normalize: bool = True,
-    num_classes: int | None = None,
+    features: Tensor, labels: Tensor, *, form: Form = "code", normalize: bool = True, num_classes: int | None = None
 ) -> Tensor:
-    """The CwD loss of a batch: `features` [N, d], integer `labels` [N] -> a scalar to be minimised.
+    """Return the CwD loss of a batch, a scalar to be minimised, for `features` [N, d] and integer `labels` [N].
 
-    `normalize` first scales each feature vector to unit length, as the published training loop does (the
-    paper's formula does not mention it). `num_classes` is the C of Eq. 8 and needed for that form alone.
-    Classes with a single sample are skipped; a batch with nothing to decorrelate gives a zero that still
-    backpropagates. Half-precision features are computed in float32.
+    `normalize` first scales each feature vector to unit length, as the published training loop does (the paper's
+    formula does not mention it). `num_classes` is the C of Eq. 8; only that form needs it. Classes with a single sample
+    are skipped. A batch in which no class has two samples gives a zero that can be differentiated. Half-precision
+    features are computed in float32.
+
+    >>> import torch
+    >>> from phasezero import class_wise_decorrelation
+    >>> features = torch.tensor([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])  # of one class, fully correlated
+    >>> class_wise_decorrelation(features, torch.zeros(3, dtype=torch.long), form="algorithm", normalize=False)
+    tensor(1.)
     """
     if form not in ("code", "equation", "algorithm"):
         raise ValueError(f"form must be 'code', 'equation' or 'algorithm', got {form!r}")
@@ -51,7 +53,7 @@ def class_wise_decorrelation(
         raise ValueError("the equation's form divides by the number of classes: give num_classes")
 
     with torch.autocast(features.device.type, enabled=False):
-        # Variances of unit 512-d features are near 1e-3 and shrink in training: never in half precision.
+        # Variances of unit 512-d features are near 1e-3 and shrink in training: too small for half precision.
         x = features.to(torch.promote_types(features.dtype, torch.float32))
         if normalize:
             x = F.normalize(x, dim=1)
@@ -66,15 +68,16 @@ def class_wise_decorrelation(
         variance = same_class @ centred.square() / freedom  # unbiased, of each sample's own class
         if form == "code":
             z = centred * (variance + VARIANCE_FLOOR).rsqrt() * usable
-            # ||X'X||_F^2 without its diagonal, (N_c - 1) var / (var + eps), counted once a class.
+            # ||X'X||_F^2 without its diagonal, (N_c - 1) var / (var + eps), which counts once per class.
             diagonal = freedom * variance / (variance + VARIANCE_FLOOR)
             diagonal_squares = (diagonal.square() * (usable / count)).sum()
             squares = ((z @ z.T).square() * same_class).sum() - diagonal_squares
             entries = dim * (dim - 1)
             return (squares / entries if entries else squares * 0) / usable.sum().clamp_min(1)
 
-        # The paper's forms divide by the plain deviation. A feature that is constant within a class, up to
-        # rounding (a mean of n terms errs by n eps at most), has no correlation and counts as zero, not as 0/0.
+        # The paper's forms divide by the standard deviation without an epsilon. A feature that is constant within a
+        # class, up to rounding (the mean of n terms errs by at most n eps), has no correlation: it counts as zero
+        # instead of 0/0.
         mean_square = same_class @ x.square() / count
         precision = torch.finfo(x.dtype)
         varies = variance > (count * precision.eps) ** 2 * mean_square + precision.tiny
@@ -83,30 +86,30 @@ def class_wise_decorrelation(
         return total if num_classes is None or form == "algorithm" else total / num_classes
 
 
-@TERMS.register("cwd")
+@register_initial("cwd", "Class-wise Decorrelation (CVPR 2022), in three forms")
 class ClassWiseDecorrelation(Term):
-    """CwD as a plug-in of phase 0 on any method."""
+    label, coefficient = "CwD", "eta"
 
     @dataclass(frozen=True)
     class Options(TermOptions):
         name: str = "cwd"
-        weight: float = 0.5  # eta
+        weight: float = option(0.5, **WEIGHT)  # eta
         form: Form = "code"
         normalize: bool = True  # unit features first, as in the published training loop
 
     published = {
-        # Ours: in so short a training 0.5 costs phase 0 more than it gives later (docs/results.md).
+        # Ours: in such a short training 0.5 costs phase 0 more than it gains later (notebook/results.md).
         "glyphs": {"weight": 0.1},
-        # LUCIR's scripts. What PODNet and AANet had there is not known: AANet has the same.
+        # LUCIR's scripts. The values for PODNet and AANet are not known; AANet has LUCIR's.
         "cifar100": {"weight": 0.5},
-        # Ours: 0.76 points ahead of 0.5 (docs/results.md).
+        # Ours: 0.76 points better than 0.5 (notebook/results.md).
         "podnet/cifar100": {"weight": 0.25},
-        # Ours: at 0.25 and above that network collapses in its first epochs (docs/results.md).
+        # Ours: from 0.25 on, that network collapses in its first epochs (notebook/results.md).
         "podnet-original/cifar100": {"weight": 0.1},
         "imagenet100": {"weight": 0.75},
-        # The published script with CwD has a phase-0 rate that the one without it does not have (0.1 there).
+        # The published script with CwD has another phase-0 rate than the script without it (0.1).
         "lucir/imagenet100": {"training.first.lr": 0.2},
-        "imagenet": {"weight": 1.5},  # the paper's author, asked about ImageNet
+        "imagenet": {"weight": 1.5},  # the paper's author, when asked
     }
     options: Options
 

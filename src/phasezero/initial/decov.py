@@ -1,5 +1,5 @@
-"""DeCov ("DC" in the paper's appendix): Cogswell et al., "Reducing Overfitting in Deep Networks by
-Decorrelating Representations", ICLR 2016. Covariances between features, over all samples whatever their class.
+"""DeCov ("DC" in the CwD paper's appendix): Reducing Overfitting in Deep Networks by Decorrelating Representations
+(Cogswell et al., ICLR 2016). It reduces covariances between features, over all samples regardless of their class.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from phasezero.initial.base import TERMS, Term, TermOptions
-from phasezero.methods.base import Batch
+from phasezero.initial.base import Term, TermOptions, register_initial
+from phasezero.methods.stage import Batch
+from phasezero.validation import WEIGHT, option
 
 
 def batch_covariance(features: Tensor, normalize: bool) -> Tensor:
-    """Eq. 1: the d x d covariance of a batch [N, d], divided by N. Half precision is computed in float32."""
+    """Return Eq. 1: the d x d covariance of features [N, d], divided by N. Half precision is computed in float32."""
     with torch.autocast(features.device.type, enabled=False):
         x = features.to(torch.promote_types(features.dtype, torch.float32))
         if normalize:
@@ -26,25 +27,32 @@ def batch_covariance(features: Tensor, normalize: bool) -> Tensor:
 
 
 def decov(features: Tensor, *, normalize: bool = True) -> Tensor:
-    """Eq. 2: half the squares of a batch's covariances, without the variances: features [N, d] -> a scalar.
+    """Return Eq. 2: half the sum of squared covariances of features [N, d], without the variances.
 
-    `normalize` first scales each feature vector to unit length, as CwD has it; DeCov's paper does not.
+    `normalize` first scales each feature vector to unit length, as CwD does. DeCov's paper does not.
+
+    >>> import torch
+    >>> from phasezero import decov
+    >>> decov(torch.tensor([[0.0, 0.0], [2.0, 2.0]]), normalize=False)
+    tensor(1.)
     """
     covariance = batch_covariance(features, normalize)
     return (covariance - covariance.diagonal().diag()).square().sum() / 2
 
 
-@TERMS.register("decov")
+@register_initial("decov", "DeCov (ICLR 2016): covariances over all samples")
 class DeCov(Term):
+    label, paper_suffix = "DC", "+dc"
+
     @dataclass(frozen=True)
     class Options(TermOptions):
         name: str = "decov"
-        # Ours: the paper's coefficient is unknown. Variances of unit 512-d features are near 1/512 and the loss
+        # Ours: the CwD paper's coefficient is unknown. Variances of unit 512-d features are near 1/512 and the loss is
         # far below 1, so a useful weight is orders of magnitude above CwD's eta.
-        weight: float = 100.0
-        normalize: bool = True  # unit features, so that it compares with CwD; what the paper did is unknown
+        weight: float = option(100.0, **WEIGHT)
+        normalize: bool = True  # as CwD does, for comparison; what the CwD paper did is unknown
 
-    # Ours: on these 64-d features 100 costs phase 0 four points, 10 nothing.
+    # Ours: on these 64-d features a weight of 100 costs phase 0 four points, 10 nothing.
     published = {"glyphs": {"weight": 10.0}}
     options: Options
 

@@ -1,5 +1,5 @@
-"""Mimicking the oracle (the paper's Sec. 3.1): phase-0 features that point where those of a model trained on
-all classes at once point. An upper bound to learn from, not a method: it needs the later classes' images.
+"""Mimicking the oracle (the CwD paper's Sec. 3.1): phase-0 features get the direction of the features of an oracle, a
+model trained on all classes at once. It is an experiment, not a method: it needs the images of later classes.
 """
 
 from __future__ import annotations
@@ -12,24 +12,33 @@ from torch.nn import functional as F
 
 from phasezero.data.stream import Phase
 from phasezero.errors import UserError
-from phasezero.initial.base import TERMS, Term, TermOptions, Workshop
-from phasezero.methods.base import Batch
+from phasezero.initial.base import OracleProvider, Term, TermOptions, register_initial
+from phasezero.methods.stage import Batch
+from phasezero.validation import WEIGHT, option
 
 
 def oracle_mimicry(features: Tensor, oracle_features: Tensor) -> Tensor:
-    """Eq. 1: one minus the cosine between the learner's and the oracle's features, mean over the batch."""
+    """Return Eq. 1: one minus the cosine between a model's and the oracle's features, mean over the batch.
+
+    >>> import torch
+    >>> from phasezero import oracle_mimicry
+    >>> oracle_mimicry(torch.tensor([[1.0, 0.0]]), torch.tensor([[-3.0, 0.0]]))
+    tensor(2.)
+    """
     return (1 - F.cosine_similarity(features, oracle_features, dim=1)).mean()
 
 
-@TERMS.register("mimic")
+@register_initial("mimic", "features like those of a model of all classes (oracle)")
 class Mimic(Term):
+    label, coefficient = "oracle", "beta"
+
     @dataclass(frozen=True)
     class Options(TermOptions):
         name: str = "mimic"
-        weight: float = 10.0  # beta of the published script (ImageNet100); the paper also shows 15 and 30
-        oracle: str = (
-            ""  # a checkpoint of a run; empty: the method's phase 0 of all classes, trained on the spot
-        )
+        # Beta of the published script (ImageNet100); the paper also shows 15 and 30.
+        weight: float = option(10.0, **WEIGHT)
+        # A run's checkpoint. Empty: the method's phase 0 with all classes is trained first.
+        oracle: str = ""
 
         @property
         def file(self) -> str:
@@ -38,12 +47,12 @@ class Mimic(Term):
     looks_ahead = True
     options: Options
 
-    def __init__(self, options: Options, phase: Phase, workshop: Workshop | None = None) -> None:
-        super().__init__(options, phase, workshop)
-        if workshop is None:
+    def __init__(self, options: Options, phase: Phase, provider: OracleProvider | None = None) -> None:
+        super().__init__(options, phase, provider)
+        if provider is None:
             raise UserError("the mimic term needs an oracle: use it in a run (phasezero.run)")
         # The authors' own oracle had seen 99 of the 100 classes (their loader allows no fewer phases than two).
-        self.oracle = workshop.oracle(options.oracle)
+        self.oracle = provider.oracle(options.oracle)
 
     def __call__(self, batch: Batch) -> Tensor:
         with torch.no_grad():

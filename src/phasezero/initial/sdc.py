@@ -1,5 +1,5 @@
-"""SDC: Xiong et al., "Regularizing Deep Convolutional Neural Networks with a Structured Decorrelation
-Constraint", ICDM 2016. As DeCov, but features come in groups, and those of one group may covary.
+"""SDC: Regularizing Deep Convolutional Neural Networks with a Structured Decorrelation Constraint (Xiong et al., ICDM
+2016). Like DeCov, but features are in groups, and features of the same group may covary.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from phasezero.initial.base import TERMS, Term, TermOptions
+from phasezero.initial.base import Term, TermOptions, register_initial
 from phasezero.initial.decov import batch_covariance
-from phasezero.methods.base import Batch
+from phasezero.methods.stage import Batch
+from phasezero.validation import COUNT, WEIGHT, option
 
 Grouping = Literal["neighbours", "interleaved"]
 
@@ -20,10 +21,15 @@ Grouping = Literal["neighbours", "interleaved"]
 def structured_decorrelation(
     features: Tensor, *, groups: int = 16, grouping: Grouping = "neighbours", normalize: bool = True
 ) -> Tensor:
-    """Half the squares of a batch's covariances between different groups: features [N, d] -> a scalar.
+    """Return half the sum of squared covariances of features [N, d] between different groups.
 
-    Groups are `neighbours` (runs of features next to each other, as equal as d allows) or `interleaved` (every
-    `groups`-th feature); d groups or more make it DeCov. `normalize` first scales each feature vector to unit length.
+    Groups are `neighbours` (adjacent features, in groups as equal as d allows) or `interleaved` (every `groups`-th
+    feature). With d groups or more it is DeCov. `normalize` first scales each feature vector to unit length.
+
+    >>> import torch
+    >>> from phasezero import structured_decorrelation
+    >>> structured_decorrelation(torch.tensor([[0.0, 0.0], [2.0, 2.0]]), groups=1, normalize=False)
+    tensor(0.)
     """
     if groups < 1:
         raise ValueError(f"groups must be at least 1, got {groups}")
@@ -35,25 +41,24 @@ def structured_decorrelation(
     return (covariance * (group[:, None] != group)).square().sum() / 2
 
 
-@TERMS.register("sdc")
+@register_initial("sdc", "SDC (ICDM 2016): covariances between groups of features")
 class StructuredDecorrelation(Term):
+    label, paper_suffix = "SDC", "+sdc"
+
     @dataclass(frozen=True)
     class Options(TermOptions):
         name: str = "sdc"
-        weight: float = 100.0  # ours, as DeCov's: the paper's coefficient is unknown
-        groups: int = 16  # ours: unknown too
-        grouping: Grouping = "neighbours"  # ours, too
-        normalize: bool = True  # as DeCov's
+        weight: float = option(100.0, **WEIGHT)  # ours, as in DeCov: the CwD paper's is unknown
+        groups: int = option(16, **COUNT)  # ours: the CwD paper's is unknown
+        grouping: Grouping = option("neighbours", before="neighbours")  # ours: the CwD paper's is unknown
+        normalize: bool = True  # as in DeCov
 
-    # Ours: on these 64-d features 100 costs phase 0 four points, 10 nothing.
+    # Ours: on these 64-d features a weight of 100 costs phase 0 four points, 10 nothing.
     published = {"glyphs": {"weight": 10.0}}
     options: Options
 
     def __call__(self, batch: Batch) -> Tensor:
         options = self.options
         return structured_decorrelation(
-            batch.output.features,
-            groups=options.groups,
-            grouping=options.grouping,
-            normalize=options.normalize,
+            batch.output.features, groups=options.groups, grouping=options.grouping, normalize=options.normalize
         )

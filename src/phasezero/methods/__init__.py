@@ -1,7 +1,8 @@
 """Methods, one file each. Importing this package registers them all."""
 
 from phasezero.methods import aanet, bic, finetune, icarl, joint, lucir, lwf, podnet
-from phasezero.methods.base import METHODS, Batch, Method, MethodOptions, Stage
+from phasezero.methods.base import METHODS, Method, MethodOptions, classifier_of, register_method
+from phasezero.methods.stage import Batch, Stage
 
 __all__ = [
     "METHODS",
@@ -11,10 +12,12 @@ __all__ = [
     "Stage",
     "aanet",
     "bic",
+    "classifier_of",
     "finetune",
     "icarl",
     "joint",
     "lucir",
     "lwf",
     "podnet",
+    "register_method",
 ]

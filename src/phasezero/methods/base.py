@@ -1,150 +1,148 @@
-"""What a method may say: which head, what happens when classes come, its loss, its stages. Never a loop.
+"""The contract of a method: which head it has, what happens when classes arrive, its loss and its stages. Never a loop.
 
-A method sees positions and tensors; the trainer owns epochs, devices, optimisers and files. Losses must be
-capturable: no `.item()`, no shapes that depend on data, no Python branch on a tensor's value.
+A method sees positions and tensors; the trainer owns epochs, devices, optimisers and files. Losses must be capturable:
+no `.item()`, no shapes that depend on data, no Python branch on a tensor's value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from phasezero.data.stream import Phase
-from phasezero.nets import CosineHead, GrowingHead, IncrementalModel, Output
+from phasezero.methods.stage import Loss, PhaseImages, Stage
+from phasezero.nets import Backbone, CosineHead, GrowingHead, IncrementalModel
 from phasezero.registry import Registry
 from phasezero.schedule import Schedule
+from phasezero.validation import Limited
 
-
-class Batch(NamedTuple):
-    """One training step's worth: everything that a loss may look at."""
-
-    images: Tensor
-    labels: Tensor
-    output: Output
-    teacher: Output | None
-    """The previous phase's model on the same images; None in phase 0."""
-
-
-Loss = Callable[[Batch], Tensor]
 Settings = Mapping[str, Mapping[str, Any]]
 
 
-class PhaseImages(Protocol):
-    """What the trainer offers a method in a phase: training images as indices, class by class."""
-
-    new: Sequence[Tensor]  # of each class of this phase
-    kept: Sequence[Tensor]
-    """The exemplars of each class of earlier phases, best first."""
-    quota: int
-    """How many exemplars a class may keep after this phase."""
-
-    def all_seen(self) -> Sequence[Tensor]:
-        """Every image of every class seen so far: what only an oracle may ask for."""
-
-    def choose_exemplars(self) -> Sequence[Tensor]:
-        """Exemplars of every class seen so far; those of the new classes by the features as they are now."""
-
-    def class_features(self, position: int) -> Tensor:
-        """Pooled features [n, d] of the training images of a class of this phase (test view, eval mode)."""
-
-    def generator(self, purpose: str) -> torch.Generator:
-        """Random numbers of this run and phase, for that purpose alone."""
-
-
-def new_and_exemplars(images: PhaseImages) -> Tensor:
-    """The usual training set of a phase: its own images and the exemplars of all before, simply together."""
-    return torch.cat([*images.new, *images.kept])
-
-
-def balanced_exemplars(images: PhaseImages) -> Tensor:
-    """Equally many images of each class seen."""
-    return torch.cat(list(images.choose_exemplars()))
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A piece of training that the one trainer runs: what to minimise, over what, on which images."""
-
-    name: str
-    schedule: Schedule
-    loss: Loss
-    parameters: Sequence[nn.Parameter]
-    images: Callable[[PhaseImages], Tensor] = new_and_exemplars
-    batch_statistics: bool = True
-    """Whether BatchNorm uses and updates batch statistics (train mode)."""
-    augment: bool = True
-    """Whether images are cropped and flipped at random; else they are seen as in testing."""
-    needs_teacher: bool = True
-    """Whether the loss looks at the previous phase's model (where there is one)."""
-    clamp_gradients: float | None = None
-    """Each entry of each gradient is cut to plus or minus this."""
-    accumulate: Sequence[nn.Parameter] = ()
-    """Parameters whose gradients are summed from step to step and never set back (AANets' weights)."""
-    each_epoch: Stage | None = None
-    """Another stage, of which one epoch follows each epoch of this one (AANets' second level)."""
-
-
 def both_phases(**settings: object) -> dict[str, object]:
-    """Settings of a schedule, for phase 0 and the later phases alike."""
+    """Return settings of a schedule, for phase 0 and the later phases alike."""
     return {f"training.{when}.{key}": value for when in ("first", "later") for key, value in settings.items()}
 
 
 @dataclass(frozen=True)
-class MethodOptions:
+class MethodOptions(Limited):
+    """Base of a method's options: a frozen dataclass that names the source of every constant in a comment.
+
+    >>> from dataclasses import dataclass
+    >>> from phasezero import MethodOptions
+    >>> @dataclass(frozen=True)
+    ... class Options(MethodOptions):
+    ...     weight: float = 1.0
+    >>> Options(name="distil")
+    Options(name='distil', variant='', weight=1.0)
+    """
+
     name: str = ""
-    variant: str = ""  # a named set of the options below, kept for the run's name; changes nothing by itself
+    variant: str = ""  # which of the method's variants set the options below; part of the run's name
 
 
 class Method:
+    """Base of methods. Without changes it is fine-tuning with exemplars on a cosine head.
+
+    See `register_method` for a complete method.
+
+    >>> from phasezero import Method, MethodOptions
+    >>> Method(MethodOptions()).make_head(feature_size=64).classes
+    0
+    """
+
     Options: ClassVar[type[MethodOptions]] = MethodOptions
+    label: ClassVar[str] = ""
+    """How tables and figures write the method; empty: its name."""
+    classifier: ClassVar[str] = "head"
+    """The classifier that the method's paper reports: `head`, or `nearest_mean` of exemplars."""
+    paper_row: ClassVar[str] = ""
+    """The method's row in the CwD paper's tables, in lower case; empty: its name."""
+    later_cost: ClassVar[Mapping[str, float]] = {}
+    """Time per image in a later phase divided by that in phase 0, on `cpu` and `cuda`, for estimates."""
     published: ClassVar[Settings] = {}
-    """The authors' settings by data set (`*`: all of them), as dotted keys of a configuration."""
+    """The authors' settings by data set (`*`: every data set), as dotted keys of a configuration."""
     variants: ClassVar[Mapping[str, Settings]] = {}
-    """Other named ways to run the method, for the data sets named; presets are called `method-variant`."""
+    """Other published settings, by name and data set; presets call them `method-variant`."""
+    phase_zero_like: ClassVar[str] = ""
+    """Another method that has the same phase 0 to the last bit: the two share stored phase 0s."""
     sees_everything: ClassVar[bool] = False
-    """Whether it trains on all images of all classes seen (only an oracle does)."""
+    """Whether the method trains on all images of all classes seen (only an oracle does)."""
     needs_teacher: ClassVar[bool] = True
     """Whether losses look at the previous phase's model."""
     needs_maps: ClassVar[bool] = False
     """Whether losses look at the maps of the backbone's stages."""
-    network_makers: ClassVar[type] = object  # of nets.NETWORKS, those whose networks it can work with
+    network: ClassVar[type[Backbone]] = Backbone
+    """The class of networks that the method works with."""
 
     def __init__(self, options: MethodOptions) -> None:
         self.options = options
 
     def make_head(self, feature_size: int) -> GrowingHead:
+        """Return the head, without classes."""
         return CosineHead(feature_size)
 
     def grow(self, model: IncrementalModel, phase: Phase, rng: torch.Generator) -> None:
-        """Room for the phase's classes. Structure only: also called to rebuild a model that is then loaded."""
+        """Add the phase's classes to the model. Also called to rebuild a model's structure before it is loaded."""
         model.head.grow(phase.new, rng)
 
     def begin(self, model: IncrementalModel, phase: Phase, images: PhaseImages) -> None:
-        """What must be set from the images before training, such as imprinted class weights."""
+        """Prepare what depends on the phase's images, such as imprinted class weights, before training."""
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
-        """What to train in this phase, in order; `schedule` is the configured one of the phase."""
+        """Return the stages of training of this phase, in order; `schedule` is the configured schedule."""
         return [Stage("train", schedule, self.make_loss(phase), trainable(model))]
 
     def exemplars(self, images: PhaseImages) -> Sequence[Tensor]:
-        """What to keep of every class seen, called when the phase is trained."""
+        """Return the exemplars to keep of every class seen; called after the phase's training."""
         return images.choose_exemplars()
 
-    def phase_zero(self) -> object:
-        """What of this method phase 0 depends on: methods that give the same share finished phase 0s."""
-        return asdict(self.options)
-
     def make_loss(self, phase: Phase) -> Loss:
-        """What the one stage above minimises: cross-entropy over all classes seen, unless a method says more."""
+        """Return the loss that the stage above minimises: cross-entropy over all classes seen."""
         return lambda batch: nn.functional.cross_entropy(batch.output.logits, batch.labels)
 
 
 def trainable(model: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that need gradients."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 METHODS: Registry[type[Method]] = Registry("method")
+
+AnyMethod = TypeVar("AnyMethod", bound=type[Method])
+
+
+def register_method(name: str, summary: str = "") -> Callable[[AnyMethod], AnyMethod]:
+    """Return a class decorator that adds a method; presets, commands and tests then find it by its name.
+
+    >>> from dataclasses import dataclass
+    >>> from torch.nn import functional as F
+    >>> from phasezero import Method, MethodOptions, preset, register_method
+    >>> @register_method("doc-distil", "Features should stay where the old model had them")
+    ... class Distil(Method):
+    ...     @dataclass(frozen=True)
+    ...     class Options(MethodOptions):
+    ...         name: str = "doc-distil"
+    ...         weight: float = 1.0
+    ...
+    ...     def make_loss(self, phase):
+    ...         def loss(batch):
+    ...             value = F.cross_entropy(batch.output.logits, batch.labels)
+    ...             if batch.teacher is not None:
+    ...                 moved = F.mse_loss(batch.output.features, batch.teacher.features)
+    ...                 value = value + self.options.weight * moved
+    ...             return value
+    ...         return loss
+    >>> preset("doc-distil+cwd/glyphs/b50s10").name
+    'doc-distil+cwd/glyphs/b50s10'
+    """
+    return cast(Callable[[AnyMethod], AnyMethod], METHODS.register(name, summary))
+
+
+def classifier_of(method: str) -> str:
+    """Return the classifier that a method's paper reports; `head` for a method that is not registered."""
+    return METHODS[method].classifier if method in METHODS else "head"

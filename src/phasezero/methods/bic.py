@@ -1,10 +1,10 @@
 """BiC: Large Scale Incremental Learning (Wu et al., CVPR 2019).
 
-The last layer favours new classes, by a scale and a shift that two numbers can take back: alpha and beta, fitted
-on a balanced set held out of the training. Losses and their constants are FACIL's, where as here every phase's pair
-stays in the model (but held-out images are not cropped at random). `bic-podnet` is PODNet's version, which the CwD
-paper's CIFAR100 rows may come from: it evaluates without the correction, so its number is the record's `uncorrected`.
-(Its own fit, 50 steps of L-BFGS on gradients that add up, need not end near the minimum, where both end here.)
+The last layer favours new classes. Two numbers per phase correct it, a scale alpha and a shift beta, fitted on a
+balanced set that is held out of the training. Losses and constants are FACIL's, where every phase's pair stays in the
+model, too (but held-out images are cropped at random there). `bic-podnet` is the version in PODNet's code, from which
+the CwD paper's CIFAR100 rows may come. It evaluates without the correction: its number is the record's `uncorrected`.
+(Its fit, 50 steps of L-BFGS on accumulating gradients, may end far from the minimum. Here both versions reach it.)
 """
 
 from __future__ import annotations
@@ -18,36 +18,31 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phasezero.data.stream import Phase
-from phasezero.methods.base import (
-    METHODS,
-    Batch,
-    Loss,
-    Method,
-    MethodOptions,
-    PhaseImages,
-    Stage,
-    both_phases,
-    trainable,
-)
+from phasezero.methods.base import Method, MethodOptions, both_phases, register_method, trainable
 from phasezero.methods.lwf import softened_cross_entropy
+from phasezero.methods.stage import Batch, Loss, PhaseImages, Stage
 from phasezero.nets import BiasCorrectedHead, GrowingHead, IncrementalModel
 from phasezero.schedule import Schedule
+from phasezero.validation import BELOW_ONE, EPOCHS, MOMENTUM, POSITIVE, RATE, WEIGHT, option
 
 
 def sigmoid_distillation(logits: Tensor, old_logits: Tensor, temperature: float) -> Tensor:
-    """PODNet's code: each old class's softened yes or no should be the old model's, mean over all of them."""
+    """Return the loss of PODNet's code: binary cross-entropy between the softened sigmoids of new and old model."""
     wanted = (old_logits / temperature).sigmoid()
     return F.binary_cross_entropy_with_logits(logits / temperature, wanted)
 
 
 def correction_loss(logits: Tensor, labels: Tensor, pair: Tensor, decay: float) -> Tensor:
-    """Eq. 5, and the authors' code's weight decay of beta, which the paper does not mention (FACIL)."""
+    """Return Eq. 5 plus a weight decay of beta, which the authors' code has and the paper does not mention (FACIL)."""
     return F.cross_entropy(logits, labels) + decay * pair[1].square() / 2
 
 
 def split_held_out(images: PhaseImages, share: float, aside: float) -> tuple[list[Tensor], list[Tensor]]:
-    """What to train on, an image of each class at least, and what to hold out: the first exemplars of an old class
-    (held out since it was new: `Bic.exemplars`), random images of a new one, of which more may go `aside`."""
+    """Return the images to train on, at least one per class, and those to hold out, class by class.
+
+    Of an old class the first exemplars are held out: `Bic.exemplars` puts the images there that were held out when the
+    class was new. Of a new class random images are held out, and the share `aside` of its images is not trained on.
+    """
     shuffle = images.generator("held-out")
     new = [indices[torch.randperm(len(indices), generator=shuffle)] for indices in images.new]
     classes = [*images.kept, *new]
@@ -57,32 +52,35 @@ def split_held_out(images: PhaseImages, share: float, aside: float) -> tuple[lis
     return [own[first:] for own, first in zip(classes, unused, strict=True)], [own[:count] for own in classes]
 
 
-_IMAGENET = both_phases(
-    epochs=100, lr=0.025, milestones=(30, 60, 80, 90), weight_decay=1e-4, batch_size=64, shift=-1
-)
+_IMAGENET = both_phases(epochs=100, lr=0.025, milestones=(30, 60, 80, 90), weight_decay=1e-4, batch_size=64, shift=-1)
 
 
-@METHODS.register("bic")
+@register_method("bic", "BiC (CVPR 2019): corrects the bias towards new classes")
 class Bic(Method):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "bic"
-        held_out: float = 0.1  # of the exemplars, 2 of 20: FACIL, PODNet's and PyCIL's code
-        set_aside: float = 0.0  # of a new class's images; PODNet's code: 0.1
-        head_bias: bool = True  # not in PODNet's code
-        temperature: float = 2.0  # T, the same in FACIL, PODNet's and PyCIL's code
-        distillation: Literal["softmax", "sigmoid"] = "softmax"  # the paper's; PODNet's code
-        balanced_losses: bool = True  # (1 - lambda) * cross-entropy + lambda * distillation; else their sum
-        keep_pairs: bool = True
-        bias_epochs: int = 200  # FACIL
-        bias_lr: float = 0.1  # FACIL: the main stage's
-        bias_momentum: float = 0.9  # FACIL
-        bias_settles: bool = True  # ours; `fit_schedule` says why
-        beta_decay: float = 0.1  # FACIL, from the authors' code
+        # Share of the exemplars, 2 of 20: FACIL, PODNet's and PyCIL's code.
+        held_out: float = option(0.1, **POSITIVE, most=BELOW_ONE)
+        set_aside: float = option(0.0, least=0, most=BELOW_ONE, before=0.0)  # share of a new class; PODNet's code: 0.1
+        head_bias: bool = option(True, before=True)  # False in PODNet's code
+        temperature: float = option(2.0, **POSITIVE, later=True)  # T: FACIL, PODNet's and PyCIL's code
+        distillation: Literal["softmax", "sigmoid"] = option("softmax", later=True)  # sigmoid: PODNet's code
+        # True: (1 - lambda) * cross-entropy + lambda * distillation. False: their sum.
+        balanced_losses: bool = option(True, later=True)
+        keep_pairs: bool = option(True, later=True)
+        bias_epochs: int = option(200, **EPOCHS, later=True)  # FACIL
+        bias_lr: float = option(0.1, **RATE, later=True)  # FACIL: the main stage's
+        bias_momentum: float = option(0.9, **MOMENTUM, later=True)  # FACIL
+        bias_settles: bool = option(True, later=True, before=False)  # ours; `fit_schedule` says why
+        beta_decay: float = option(0.1, **WEIGHT, later=True)  # FACIL, from the authors' code
+
+    label = "BiC"
+    later_cost = {"cpu": 2.3}
 
     published = {
         "*": {"network.last_relu": True},
-        "glyphs": {"method.bias_epochs": 30},  # ours: the loss has long stopped falling
+        "glyphs": {"method.bias_epochs": 30},  # ours: the loss has stopped falling by then
     }
     variants = {
         "podnet": {  # options/bic/*.yaml of PODNet's code
@@ -91,7 +89,7 @@ class Bic(Method):
             "cifar100": both_phases(epochs=250, milestones=(100, 150, 200), weight_decay=2e-4, shift=-1),
             "imagenet100": _IMAGENET,
             "imagenet": _IMAGENET,
-        },
+        }
     }
     options: Options
 
@@ -103,7 +101,7 @@ class Bic(Method):
         self.training_images, self.held_out_images = split_held_out(images, *shares)
 
     def exemplars(self, images: PhaseImages) -> list[Tensor]:
-        """Held-out images first, so that the next phases hold out the same; then herding's choice of the rest."""
+        """Return the held-out images, so that later phases hold out the same, followed by herding's choice."""
         chosen, held_out = images.choose_exemplars(), self.held_out_images
         rest = [own[~torch.isin(own, apart)] for own, apart in zip(chosen, held_out, strict=True)]
         return [torch.cat(both)[: images.quota] for both in zip(held_out, rest, strict=True)]
@@ -123,16 +121,16 @@ class Bic(Method):
         return [learning, bias]
 
     def fit_schedule(self, schedule: Schedule, images: int) -> Schedule:
-        """FACIL's steps stay as long as they were; where 130 images are a batch of 128 and one of 2, they follow
-        those two and miss the loss's one minimum, at times by far. So: even batches, steps that fall to zero."""
+        """Return a schedule with batches of equal size and a rate that falls to zero.
+
+        FACIL's rate is constant. Where 130 images make a batch of 128 and a batch of 2, its fit follows those two
+        images and misses the only minimum of the loss, at times by far.
+        """
         options, size = self.options, schedule.batch_size
         steps = Schedule(options.bias_epochs, options.bias_lr, momentum=options.bias_momentum, weight_decay=0)
         if not options.bias_settles:
             return replace(steps, milestones=(), batch_size=size)
         return replace(steps, shape="cosine", batch_size=math.ceil(images / math.ceil(images / size)))
-
-    def phase_zero(self) -> object:
-        return "linear head", self.options.head_bias, self.options.held_out, self.options.set_aside
 
     def make_loss(self, phase: Phase) -> Loss:
         if phase.index == 0:

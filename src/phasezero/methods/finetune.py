@@ -1,19 +1,18 @@
-"""Fine-tuning: cross-entropy over all classes seen, and nothing against forgetting but the exemplars.
+"""Fine-tuning: cross-entropy over all classes seen; only the exemplars act against forgetting.
 
-The floor that every method should stand above; without a memory (`finetune-free`) it shows forgetting itself.
-The head is linear without bias and the last ReLU stays, as in the published code's LwF, so that LwF differs
-from it by the distillation alone.
+Every method should do better. Without a memory (`finetune-free`) it shows forgetting itself. The head is linear without
+bias and the last ReLU stays, as in the published code's LwF: LwF differs from it only by the distillation.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from phasezero.methods.base import METHODS, Method, MethodOptions
+from phasezero.methods.base import Method, MethodOptions, register_method
 from phasezero.nets import GrowingHead, LinearHead
 
 
-@METHODS.register("finetune")
+@register_method("finetune", "fine-tuning: cross-entropy, with exemplars")
 class Finetune(Method):
     @dataclass(frozen=True)
     class Options(MethodOptions):
@@ -26,6 +25,3 @@ class Finetune(Method):
 
     def make_head(self, feature_size: int) -> GrowingHead:
         return LinearHead(feature_size)
-
-    def phase_zero(self) -> object:
-        return "cross-entropy on a linear head"

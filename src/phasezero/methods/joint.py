@@ -1,8 +1,7 @@
-"""Joint training, the oracle: at every phase all images of all classes seen so far, from the very beginning.
+"""Joint training, the oracle: each phase trains on all images of all classes seen so far, from scratch.
 
-What class-incremental learning gives away is measured against it. Each of its phases is a phase 0 of LUCIR on
-more classes (a cosine head, no last ReLU, cross-entropy), so that phase 0 is LUCIR's own to the last bit.
-A phase-0 term acts in phase 0 alone, here as everywhere.
+It shows what class-incremental learning loses. Each phase is a phase 0 of LUCIR on more classes (a cosine head, no last
+ReLU, cross-entropy), so phase 0 is LUCIR's to the last bit. A phase-0 term acts in phase 0 only, as with every method.
 """
 
 from __future__ import annotations
@@ -14,35 +13,39 @@ import torch
 from torch import Tensor
 
 from phasezero.data.stream import Phase
-from phasezero.methods.base import METHODS, Method, MethodOptions, PhaseImages, Stage, trainable
+from phasezero.methods.base import Method, MethodOptions, register_method, trainable
+from phasezero.methods.stage import PhaseImages, Stage
 from phasezero.nets import IncrementalModel
 from phasezero.schedule import Schedule
+from phasezero.validation import option
 
 
 def everything_seen(images: PhaseImages) -> Tensor:
-    """All training images of all classes seen so far."""
+    """Return all training images of all classes seen so far."""
     return torch.cat(list(images.all_seen()))
 
 
-@METHODS.register("joint")
+@register_method("joint", "joint training on all images so far, the oracle")
 class Joint(Method):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "joint"
-        from_scratch: bool = True  # else each phase goes on from the model of the one before
+        # False: each phase continues from the model of the phase before.
+        from_scratch: bool = option(True, later=True)
 
     published = {
-        # Ours: the glyphs' later phases are short, and a network that starts anew needs as long as in phase 0.
-        # Elsewhere all phases have the same schedule anyway.
-        "glyphs": {"training.later.epochs": 10, "training.later.milestones": (7, 9)},
+        # Ours: later phases of the glyphs recipe are short, but a network that starts from scratch needs as long as in
+        # phase 0. In the other recipes all phases have the same schedule.
+        "glyphs": {"training.later.epochs": 10, "training.later.milestones": (7, 9)}
     }
+    phase_zero_like = "lucir"
     sees_everything = True
     needs_teacher = False
     options: Options
 
     def grow(self, model: IncrementalModel, phase: Phase, rng: torch.Generator) -> None:
         if phase.index == 0 and self.options.from_scratch:
-            # Also on the way to a restored model: the backbone still is as it was drawn.
+            # Also when a model is rebuilt to be loaded: the backbone still has its initial weights.
             self.untrained = copy.deepcopy(model.backbone.state_dict())
         model.head.grow(phase.new, rng)
 
@@ -56,6 +59,3 @@ class Joint(Method):
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
         return [Stage("train", schedule, self.make_loss(phase), trainable(model), everything_seen)]
-
-    def phase_zero(self) -> object:
-        return "cross-entropy on a cosine head"  # LUCIR's words: the two share their phase 0

@@ -1,9 +1,9 @@
 """LUCIR: Learning a Unified Classifier Incrementally via Rebalancing (Hou et al., CVPR 2019).
 
-A cosine head, features that may not turn away from the old model's (less-forget), and a margin between an
-old class and its most similar new ones. The defaults are those of the published CwD code, which the paper's
-CIFAR100 and ImageNet100 rows come from; it leaves out two steps of the original, here as switches:
-imprinted class weights and class-balanced fine-tuning.
+It has a cosine head, a loss that keeps the direction of features (less-forget), and a margin between an old class and
+the new classes most similar to it. The defaults are those of the published CwD code, which the paper's CIFAR100 and
+ImageNet100 rows come from. That code leaves out two steps of the original, which are options here: imprinted class
+weights and class-balanced fine-tuning.
 """
 
 from __future__ import annotations
@@ -16,30 +16,33 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phasezero.data.stream import Phase
-from phasezero.methods.base import (
-    METHODS,
-    Batch,
-    Loss,
-    Method,
-    MethodOptions,
-    PhaseImages,
-    Stage,
-    balanced_exemplars,
-    trainable,
-)
+from phasezero.methods.base import Method, MethodOptions, register_method, trainable
+from phasezero.methods.stage import Batch, Loss, PhaseImages, Stage, balanced_exemplars
 from phasezero.nets import IncrementalModel
 from phasezero.schedule import Schedule
+from phasezero.validation import COUNT, EPOCHS, RATE, WEIGHT, option
 
 
 def less_forget(features: Tensor, old_features: Tensor) -> Tensor:
-    """Eq. 6: one minus the cosine between the new and the old model's features, mean over the batch."""
+    """Return Eq. 6: one minus the cosine between the new and the old model's features, mean over the batch.
+
+    >>> import torch
+    >>> from phasezero import less_forget
+    >>> less_forget(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 2.0]]))
+    tensor(1.)
+    """
     return (1 - F.cosine_similarity(features, old_features, dim=1)).mean()
 
 
 def margin_ranking(cosines: Tensor, labels: Tensor, old_classes: int, top_k: int, margin: float) -> Tensor:
-    """Eq. 8: for samples of old classes, the own class's cosine exceeds the K highest new-class ones by m.
+    """Return Eq. 8: the cosine of a sample's own old class should exceed its K largest new-class cosines by a margin.
 
-    Mean over (old sample, k); zero when the batch has no old sample.
+    The mean is over (old sample, k). It is zero when the batch has no sample of an old class.
+
+    >>> import torch
+    >>> from phasezero import margin_ranking
+    >>> margin_ranking(torch.tensor([[0.75, 0.5]]), torch.tensor([0]), old_classes=1, top_k=1, margin=0.5)
+    tensor(0.2500)
     """
     is_old = (labels < old_classes).to(cosines.dtype)
     own = cosines.gather(1, labels[:, None])
@@ -49,34 +52,35 @@ def margin_ranking(cosines: Tensor, labels: Tensor, old_classes: int, top_k: int
 
 
 def imprint(head_weights: Tensor, class_features: list[Tensor]) -> Tensor:
-    """Class weights from data: the mean unit feature of each class, as long as the old weights are on average."""
+    """Return class weights: each class's mean unit feature, scaled to the mean length of the old weights."""
     directions = [F.normalize(F.normalize(features, dim=1).mean(0), dim=0) for features in class_features]
     length: Tensor = torch.linalg.vector_norm(head_weights, dim=1).mean()
     return torch.stack(directions) * length
 
 
-@METHODS.register("lucir")
+@register_method("lucir", "LUCIR (CVPR 2019): cosine head, less-forget, margin")
 class Lucir(Method):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "lucir"
-        lambda_base: float = 5.0  # sec. 4.1
-        margin: float = 0.5  # m, sec. 4.1
-        top_k: int = 2  # K, sec. 4.1; never more than the phase has new classes
-        ranking_weight: float = 1.0
-        imprint: bool = False  # the original does, the published CwD code does not
-        balanced_epochs: int = 0  # the original: 20, on ImageNet only (cbf scripts)
-        balanced_lr: float = 0.01
-        balanced_milestones: tuple[int, ...] = (10,)
+        lambda_base: float = option(5.0, **WEIGHT, later=True)  # sec. 4.1
+        margin: float = option(0.5, **WEIGHT, later=True)  # m, sec. 4.1
+        top_k: int = option(2, **COUNT, later=True)  # K, sec. 4.1; at most the phase's new classes
+        ranking_weight: float = option(1.0, **WEIGHT, later=True)
+        imprint: bool = option(False, later=True)  # the original does, the published CwD code does not
+        balanced_epochs: int = option(0, **EPOCHS, later=True)  # the original: 20, on ImageNet only (cbf scripts)
+        balanced_lr: float = option(0.01, **RATE, later=True)
+        balanced_milestones: tuple[int, ...] = option((10,), **EPOCHS, later=True)
 
+    label = "LUCIR"
     published = {
         "imagenet100": {"method.lambda_base": 10.0},
-        # The paper's author: class-balanced fine-tuning is worth 3 points on ImageNet. The rest is LUCIR's own.
+        # Class-balanced fine-tuning is worth 3 points on ImageNet, the CwD paper's author says. The rest is LUCIR's.
         "imagenet": {"method.lambda_base": 10.0, "method.imprint": True, "method.balanced_epochs": 20},
     }
     variants = {
-        # LUCIR's own scripts: a narrow ResNet-32 on CIFAR100, and imprinted class weights.
-        "original": {"cifar100": {"network.name": "resnet32", "method.imprint": True}},
+        # LUCIR's own scripts: a narrow ResNet-32 on CIFAR100 and imprinted class weights.
+        "original": {"cifar100": {"network.name": "resnet32", "method.imprint": True}}
     }
     options: Options
 
@@ -102,15 +106,10 @@ class Lucir(Method):
                 weight_decay=schedule.weight_decay,
                 batch_size=schedule.batch_size,
             )
-            # Old and new class weights only, BatchNorm in evaluation mode (the original's ft_flag 2).
+            # Only old and new class weights, with BatchNorm in evaluation mode (ft_flag 2 of the original).
             weights = list(model.head.blocks)
-            stages.append(
-                Stage("balance", balanced, loss, weights, balanced_exemplars, batch_statistics=False)
-            )
+            stages.append(Stage("balance", balanced, loss, weights, balanced_exemplars, batch_statistics=False))
         return stages
-
-    def phase_zero(self) -> object:
-        return "cross-entropy on a cosine head"
 
     def make_loss(self, phase: Phase) -> Loss:
         if phase.index == 0:
@@ -121,9 +120,7 @@ class Lucir(Method):
 
         def loss(batch: Batch) -> Tensor:
             assert batch.teacher is not None
-            ranking = margin_ranking(
-                batch.output.similarities, batch.labels, phase.old, top_k, options.margin
-            )
+            ranking = margin_ranking(batch.output.similarities, batch.labels, phase.old, top_k, options.margin)
             return (
                 F.cross_entropy(batch.output.logits, batch.labels)
                 + weight * less_forget(batch.output.features, batch.teacher.features)

@@ -1,8 +1,8 @@
 """LwF: Learning without Forgetting (Li & Hoiem, ECCV 2016), for classes instead of tasks.
 
-The old classes' softened probabilities should stay what the old model says. As in the published CwD code
-(from FACIL): linear heads without bias, the last ReLU kept, and with exemplars a cross-entropy over all heads.
-The paper itself keeps no image: `lwf-free` learns the new head by the new classes alone and freezes the old.
+The softened probabilities of the old classes should stay those of the old model. As in the published CwD code (from
+FACIL), heads are linear without bias, the last ReLU stays, and with exemplars cross-entropy is over all heads. The LwF
+paper keeps no images: `lwf-free` trains the new head on the new classes only and freezes the old heads.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phasezero.data.stream import Phase
-from phasezero.methods.base import METHODS, Batch, Loss, Method, MethodOptions
+from phasezero.methods.base import Method, MethodOptions, register_method
+from phasezero.methods.stage import Batch, Loss
 from phasezero.nets import GrowingHead, IncrementalModel, LinearHead
+from phasezero.validation import POSITIVE, WEIGHT, option
 
-PROBABILITY_FLOOR = 1e-5  # shared out among the classes, so that no logarithm is of zero (FACIL)
+PROBABILITY_FLOOR = 1e-5  # divided among the classes, so that there is no logarithm of zero (FACIL)
 
 
 def softened_cross_entropy(logits: Tensor, old_logits: Tensor, temperature: float) -> Tensor:
-    """Eq. 2 and 3: -sum p' log q', mean over the batch, p' and q' the old and new probabilities to the power of
-    1/T made to sum to 1 again, which is the softmax of the logits divided by T. Not multiplied by T^2."""
+    """Return Eq. 2 and 3: -sum p' log q', mean over the batch, not multiplied by T^2.
+
+    p' and q' are the old and new probabilities to the power of 1/T, normalised to sum to 1, which is the softmax of
+    the logits divided by T.
+    """
     wanted = (old_logits / temperature).softmax(1)
     found = (logits / temperature).softmax(1) + PROBABILITY_FLOOR / logits.shape[1]
     found = found / found.sum(1, keepdim=True)
@@ -31,23 +36,24 @@ def softened_cross_entropy(logits: Tensor, old_logits: Tensor, temperature: floa
 
 
 def new_class_cross_entropy(logits: Tensor, labels: Tensor, old_classes: int) -> Tensor:
-    """Cross-entropy among the new classes; samples of old ones (if there are exemplars) do not count."""
+    """Return the cross-entropy among the new classes; samples of old classes (exemplars) do not count."""
     is_new = (labels >= old_classes).to(logits.dtype)
     shifted = (labels - old_classes).clamp_min(0)
     losses = F.cross_entropy(logits[:, old_classes:], shifted, reduction="none")
     return (losses * is_new).sum() / is_new.sum().clamp_min(1)
 
 
-@METHODS.register("lwf")
+@register_method("lwf", "LwF (ECCV 2016): distils the old classes' probabilities")
 class LwF(Method):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "lwf"
-        distillation: float = 1.0  # lambda, sec. 3
-        temperature: float = 2.0  # T, sec. 3
-        # all: over all heads, which all learn; new: over the new head, the old ones frozen.
-        cross_entropy: Literal["all", "new"] = "all"
+        distillation: float = option(1.0, **WEIGHT, later=True)  # lambda, sec. 3
+        temperature: float = option(2.0, **POSITIVE, later=True)  # T, sec. 3
+        # all: over all heads, and all of them learn. new: over the new head, and the old heads are frozen.
+        cross_entropy: Literal["all", "new"] = option("all", later=True)
 
+    label, phase_zero_like = "LwF", "finetune"
     published = {"*": {"network.last_relu": True}}
     variants = {"free": {"*": {"protocol.memory": "per_class:0", "method.cross_entropy": "new"}}}
     options: Options
@@ -59,9 +65,6 @@ class LwF(Method):
         model.head.grow(phase.new, rng)
         if self.options.cross_entropy == "new":
             model.head.freeze_old()
-
-    def phase_zero(self) -> object:
-        return "cross-entropy on a linear head"
 
     def make_loss(self, phase: Phase) -> Loss:
         if phase.index == 0:

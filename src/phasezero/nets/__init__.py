@@ -1,16 +1,13 @@
-"""Networks: backbones, heads that grow, and the model of both."""
+"""Networks: backbones, heads that grow, and the model of both. Importing this package registers the networks."""
 
-from phasezero.nets.alexnet import AlexNet
-from phasezero.nets.bias import BiasCorrectedHead
-from phasezero.nets.heads import CosineHead, GrowingHead, LinearHead
+from phasezero.nets import alexnet
+from phasezero.nets.heads import BiasCorrectedHead, CosineHead, GrowingHead, LinearHead
 from phasezero.nets.lsc import LocalSimilarityHead, imprint_proxies
 from phasezero.nets.model import IncrementalModel, Output
-from phasezero.nets.podnet import PodResNet
-from phasezero.nets.resnet import NETWORKS, Backbone, Features, NetworkFactory, ResNet
+from phasezero.nets.resnet import NETWORKS, Backbone, Features, ResNet, fits_network, register_network
 
 __all__ = [
     "NETWORKS",
-    "AlexNet",
     "Backbone",
     "BiasCorrectedHead",
     "CosineHead",
@@ -19,9 +16,10 @@ __all__ = [
     "IncrementalModel",
     "LinearHead",
     "LocalSimilarityHead",
-    "NetworkFactory",
     "Output",
-    "PodResNet",
     "ResNet",
+    "alexnet",
+    "fits_network",
     "imprint_proxies",
+    "register_network",
 ]

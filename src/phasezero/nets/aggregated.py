@@ -53,16 +53,14 @@ class AggregatedResNet(nn.Module):
         self.feature_size = source.feature_size
 
     def forward(self, images: Tensor) -> Features:
-        x = images
-        maps = []
+        maps = [images]
         for weight, stable, plastic in zip(self.weights, self.stable, self.plastic, strict=True):
-            x = weight * stable(x) + (1 - weight) * plastic(x)
-            maps.append(x)
-        return Features(x.mean((2, 3)), tuple(maps))
+            maps.append(weight * stable(maps[-1]) + (1 - weight) * plastic(maps[-1]))
+        return Features(maps[-1].mean((2, 3)), tuple(maps[1:]))
 
 
 def _levels(source: ResNet) -> nn.ModuleList:
-    """Copies of the parts between which branches are mixed."""
+    """Copy the parts between which branches are mixed."""
     copied = copy.deepcopy(source)
     first, *others = copied.stages
     return nn.ModuleList([nn.Sequential(copied.stem, first), *others])

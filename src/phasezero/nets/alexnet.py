@@ -8,17 +8,12 @@ so that it trains at the learning rates of the other networks; there is no dropo
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
-from phasezero.nets.resnet import (
-    NETWORKS,
-    Backbone,
-    BatchNorm,
-    Features,
-    SingleValueNorm,
-    at_least_float32,
-)
+from phasezero.nets.resnet import Backbone, BatchNorm, Features, SingleValueNorm, at_least_float32, register_network
 
 _HIDDEN = 512
 
@@ -28,27 +23,16 @@ class HiddenNorm(SingleValueNorm, nn.BatchNorm1d):
 
 
 def _convolution(inputs: int, outputs: int, *, stride: int = 1, pool: bool = False) -> nn.Sequential:
-    layers = [
-        nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
-        BatchNorm(outputs),
-        nn.ReLU(),
-        *([nn.MaxPool2d(2)] if pool else []),
-    ]
-    return nn.Sequential(*layers)
+    layers = nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), BatchNorm(outputs), nn.ReLU())
+    return layers.append(nn.MaxPool2d(2)) if pool else layers
 
 
 class AlexNet(Backbone):
     def __init__(self, feature_size: int, *, channels: int = 3, last_relu: bool = False) -> None:
         super().__init__()
-        self.stages = nn.ModuleList(
-            [
-                _convolution(channels, 64, stride=2, pool=True),
-                _convolution(64, 192, pool=True),
-                _convolution(192, 384),
-                _convolution(384, 256),
-                _convolution(256, 256, pool=True),
-            ]
-        )
+        first = _convolution(channels, 64, stride=2, pool=True), _convolution(64, 192, pool=True)
+        others = _convolution(192, 384), _convolution(384, 256), _convolution(256, 256, pool=True)
+        self.stages = nn.ModuleList([*first, *others])
         self.pool = nn.AdaptiveAvgPool2d(2)  # 2x2 already for images of 32x32
         self.hidden = nn.Sequential(nn.Linear(4 * 256, _HIDDEN, bias=False), HiddenNorm(_HIDDEN), nn.ReLU())
         self.project = nn.Linear(_HIDDEN, feature_size)
@@ -56,17 +40,15 @@ class AlexNet(Backbone):
         self.feature_size = feature_size
 
     def forward(self, images: Tensor) -> Features:
-        x = images
-        maps = []
+        maps = [images]
         for stage in self.stages:
-            x = stage(x)
-            maps.append(x)
-        hidden = self.hidden(self.pool(x).flatten(1))
+            maps.append(stage(maps[-1]))
+        hidden = self.hidden(self.pool(maps[-1]).flatten(1))
         with torch.autocast(images.device.type, enabled=False):  # features are never in half precision
             features = self.last_relu(self.project(at_least_float32(hidden)))
-        return Features(features, tuple(maps))
+        return Features(features, tuple(maps[1:]))
 
 
-@NETWORKS.register("alexnet-3d")
-def alexnet_3d(*, channels: int = 3, last_relu: bool = False) -> AlexNet:
-    return AlexNet(3, channels=channels, last_relu=last_relu)
+register_network(
+    "alexnet-3d", "an AlexNet with 3 features, for plots on a sphere", seconds={"cpu": 2.4e-3, "cuda": 1e-5}
+)(partial(AlexNet, 3))

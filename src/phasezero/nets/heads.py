@@ -18,7 +18,7 @@ class Scores(NamedTuple):
 
 
 class GrowingHead(nn.Module, ABC):
-    """The part that all heads share: a list of weight blocks, [classes of the phase, d] each."""
+    """Base of heads: a list of weight blocks, one per phase, [classes of the phase, d] each."""
 
     place: Tensor
     corrects_bias: ClassVar[bool] = False
@@ -28,6 +28,7 @@ class GrowingHead(nn.Module, ABC):
         super().__init__()
         self.feature_size = feature_size
         self.blocks = nn.ParameterList()
+        self.biases: nn.ParameterList | None = None
         # An empty tensor that moves with the head: where, and of which type, new blocks are made.
         self.register_buffer("place", torch.empty(0), persistent=False)
 
@@ -35,18 +36,19 @@ class GrowingHead(nn.Module, ABC):
     def classes(self) -> int:
         return sum(len(block) for block in self.blocks)
 
-    def grow(self, classes: int, generator: torch.Generator) -> nn.Parameter:
-        """Appends a block, uniform in +-1/sqrt(d) (LUCIR's and torch.nn.Linear's initialisation)."""
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        """Append a block, uniform in +-1/sqrt(d) (LUCIR's and torch.nn.Linear's initialisation)."""
+        self.blocks.append(self.draw(classes, self.feature_size, generator=generator))
+
+    def draw(self, *shape: int, generator: torch.Generator) -> nn.Parameter:
+        """Return new numbers, where and of which type the head is."""
         bound = 1 / math.sqrt(self.feature_size)
-        weights = torch.empty(classes, self.feature_size).uniform_(-bound, bound, generator=generator)
-        block = nn.Parameter(weights.to(self.place))
-        self.blocks.append(block)
-        return block
+        return nn.Parameter(torch.empty(shape).uniform_(-bound, bound, generator=generator).to(self.place))
 
     def freeze_old(self) -> None:
-        """No gradient for any block but the newest."""
-        for block in list(self.blocks)[:-1]:
-            block.requires_grad_(False)
+        """Turn gradients off for all classes but those of the newest block."""
+        for old in (*list(self.blocks)[:-1], *list(self.biases or ())[:-1]):
+            old.requires_grad_(False)
 
     def weight(self) -> Tensor:
         return torch.cat(list(self.blocks))
@@ -72,22 +74,46 @@ class LinearHead(GrowingHead):
 
     def __init__(self, feature_size: int, *, bias: bool = False) -> None:
         super().__init__(feature_size)
-        self.biases = nn.ParameterList() if bias else None
+        if bias:
+            self.biases = nn.ParameterList()
 
-    def grow(self, classes: int, generator: torch.Generator) -> nn.Parameter:
-        block = super().grow(classes, generator)
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        super().grow(classes, generator)
         if self.biases is not None:
-            bound = 1 / math.sqrt(self.feature_size)
-            values = torch.empty(classes).uniform_(-bound, bound, generator=generator)
-            self.biases.append(nn.Parameter(values.to(block)))
-        return block
-
-    def freeze_old(self) -> None:
-        super().freeze_old()
-        for bias in list(self.biases or ())[:-1]:
-            bias.requires_grad_(False)
+            self.biases.append(self.draw(classes, generator=generator))
 
     def forward(self, features: Tensor) -> Scores:
         bias = torch.cat(list(self.biases)) if self.biases is not None else None
         logits = F.linear(features, self.weight(), bias)
         return Scores(logits, logits)
+
+
+class BiasCorrectedHead(LinearHead):
+    """BiC's head: logits = alpha * (w . f [+ b]) + beta for the classes of each later phase, with a pair of its own.
+
+    Pairs begin as (1, 0) and take no part in ordinary training: whoever trains one names it. `keep_pairs`:
+    earlier pairs stay in the model (FACIL, PyCIL); otherwise only the newest corrects (PODNet's code).
+    """
+
+    corrects_bias = True
+
+    def __init__(self, feature_size: int, bias: bool = True, *, keep_pairs: bool = True) -> None:
+        super().__init__(feature_size, bias=bias)
+        self.keep_pairs = keep_pairs
+        self.pairs = nn.ParameterList()
+
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        super().grow(classes, generator)
+        if len(self.blocks) > 1:
+            self.pairs.append(nn.Parameter(torch.tensor([1.0, 0.0]).to(self.place), requires_grad=False))
+
+    def forward(self, features: Tensor) -> Scores:
+        plain = super().forward(features).similarities
+        first, *later = plain.split([len(block) for block in self.blocks], dim=1)
+        pairs = list(self.pairs)
+        unused = 0 if self.keep_pairs else len(pairs) - 1
+        corrected = [
+            part if index < unused else pair[0] * part + pair[1]
+            for index, (part, pair) in enumerate(zip(later, pairs, strict=True))
+        ]
+        return Scores(torch.cat([first, *corrected], 1), plain)

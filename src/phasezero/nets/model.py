@@ -11,39 +11,49 @@ import torch
 from torch import Tensor, nn
 
 from phasezero.nets.heads import GrowingHead
-from phasezero.nets.resnet import Features
+from phasezero.nets.resnet import Features, at_least_float32
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 def compiled(function: AnyFunction) -> AnyFunction:
-    """`function`, compiled anew for each set of shapes it is called with, in one piece or not at all."""
+    """Compile a function for each set of shapes it is called with, in one piece or not at all."""
     # Each network, mode and precision of a process is one such set; beyond torch's limit of 8 nothing is compiled.
     torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
     return torch.compile(function, dynamic=False, fullgraph=True)  # type: ignore[return-value]
 
 
-def look_through(backbone: nn.Module, images: Tensor, keep_maps: bool) -> Features:
+def run_backbone(backbone: nn.Module, images: Tensor, keep_maps: bool) -> Features:
     found: Features = backbone(images)
-    return found if keep_maps else Features(found.pooled, ())
+    return Features(at_least_float32(found.pooled), found.maps if keep_maps else ())
 
 
 @functools.cache
-def compiled_look() -> Callable[[nn.Module, Tensor, bool], Features]:
-    """One compiled function for all models: those of the same structure share what was compiled."""
-    return compiled(look_through)
+def compiled_backbone() -> Callable[[nn.Module, Tensor, bool], Features]:
+    """Return one compiled function for all models: those of the same structure share what was compiled."""
+    return compiled(run_backbone)
 
 
 class Output(NamedTuple):
-    """What a forward pass gives to losses and evaluation."""
+    """What a forward pass gives to losses and evaluation.
+
+    >>> import torch
+    >>> from phasezero import Output
+    >>> Output(torch.zeros(2, 64), logits=torch.eye(2), similarities=torch.eye(2), maps=()).logits.argmax(1)
+    tensor([0, 1])
+    """
 
     features: Tensor
     logits: Tensor
     similarities: Tensor
+    """The head's scores before any scale or correction."""
     maps: tuple[Tensor, ...]
+    """Of the backbone's stages."""
 
 
 class IncrementalModel(nn.Module):
+    """A backbone with a head that grows."""
+
     def __init__(self, backbone: nn.Module, head: GrowingHead) -> None:
         super().__init__()
         self.backbone = backbone
@@ -56,24 +66,21 @@ class IncrementalModel(nn.Module):
         """Training batches of these sizes run through a compiled backbone; a head that grows changes nothing."""
 
     def forward(self, images: Tensor) -> Output:
-        return self.score(self.look(images))
+        return self.classify(self.extract_features(images))
 
-    def look(self, images: Tensor) -> Features:
-        """The backbone's half of a forward pass."""
+    def extract_features(self, images: Tensor) -> Features:
+        """Run the backbone, the first half of a forward pass."""
         # Within a loss that is being compiled (an oracle's features), all of it is compiled with that loss.
         own = not torch.compiler.is_compiling() and len(images) in self.compiled_sizes
-        look = compiled_look() if own and not torch.is_inference_mode_enabled() else look_through
+        run = compiled_backbone() if own and not torch.is_inference_mode_enabled() else run_backbone
         with torch.autocast(images.device.type, self.half_precision, enabled=self.half_precision is not None):
-            return look(self.backbone, images, self.keep_maps)
+            return run(self.backbone, images, self.keep_maps)
 
-    def score(self, found: Features) -> Output:
-        """The head's half."""
+    def classify(self, found: Features) -> Output:
+        """Run the head, the second half."""
         scores = self.head(found.pooled)
         return Output(found.pooled, scores.logits, scores.similarities, found.maps)
 
     def teacher_copy(self) -> IncrementalModel:
-        """A frozen copy in evaluation mode."""
-        teacher = copy.deepcopy(self).eval()
-        for parameter in teacher.parameters():
-            parameter.requires_grad_(False)
-        return teacher
+        """Return a frozen copy in evaluation mode."""
+        return copy.deepcopy(self).eval().requires_grad_(False)

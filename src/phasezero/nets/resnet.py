@@ -1,13 +1,19 @@
 """Residual networks: ResNet-18 for small and for large images, ResNet-32, and a small one for glyphs.
 
-All are one class. `forward` gives the pooled features and the output map of each stage (PODNet distils
-those). The last block's second normalisation, its sum and the pooling are done in float32 at least, whatever the
-precision of the convolutions: CwD standardises these features, and should not standardise rounding.
+`forward` gives the pooled features and the output map of each stage, which PODNet distils. The last block's second
+normalisation, its sum and the pooling are done in float32 at least, whatever the precision of the convolutions: CwD
+standardises these features, and should not standardise rounding.
+
+PODNet's networks (`-podnet`) end each stage without a ReLU, so that the maps are signed. Distilling maps after a ReLU
+does not go with PODNet's factors (a user of its code who tried had 59.8 on CIFAR100 with ten classes at a time).
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +21,20 @@ from torch.nn import functional as F
 
 from phasezero.registry import Registry
 
+Sizes = tuple[int, ...]
+"""A number for each stage."""
 Stem = Literal["conv3", "conv3-stride2", "conv3-pool", "imagenet"]
 
 
 class Features(NamedTuple):
+    """What a backbone returns: features [n, d], and the output map of each stage (PODNet needs at least one).
+
+    >>> import torch
+    >>> from phasezero import Features
+    >>> Features(pooled=torch.zeros(2, 64), maps=()).pooled.shape
+    torch.Size([2, 64])
+    """
+
     pooled: Tensor
     maps: tuple[Tensor, ...]
 
@@ -28,8 +44,8 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 class SingleValueNorm(nn.modules.batchnorm._BatchNorm):
-    """Batch normalisation of any batch: a single value a channel (a batch of one image, on maps of one pixel) has no
-    variance and is normalised as in evaluation, where torch would refuse it."""
+    """Normalise any batch. A single value per channel (one image, maps of one pixel) has no variance: it is normalised
+    as in evaluation, where torch would raise an error."""
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and x.numel() == x.shape[1]:
@@ -40,7 +56,7 @@ class SingleValueNorm(nn.modules.batchnorm._BatchNorm):
 
 
 class BatchNorm(SingleValueNorm, nn.BatchNorm2d):
-    """Does not count its batches: a kernel a layer and step, for a number that only `momentum=None` reads."""
+    """Skip counting batches: it costs a kernel per layer and step, and only `momentum=None` reads the count."""
 
     def __init__(self, features: int) -> None:
         super().__init__(features)
@@ -61,9 +77,7 @@ class BasicBlock(nn.Module):
         self.relu = nn.ReLU()
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), BatchNorm(outputs)
-            )
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), BatchNorm(outputs))
         self.last_relu: nn.Module = nn.ReLU()
         self.is_last = False
 
@@ -71,63 +85,59 @@ class BasicBlock(nn.Module):
         out, identity = self.conv2(self.relu(self.bn1(self.conv1(x)))), self.shortcut(x)
         if self.is_last:
             out, identity = at_least_float32(out), at_least_float32(identity)
-        out = self.bn2(out) + identity
-        result: Tensor = self.last_relu(out)
+        result: Tensor = self.last_relu(self.bn2(out) + identity)
         return result
 
 
 class Backbone(nn.Module):
-    """What gives `Features` of images; pooled features have this many numbers."""
+    """A network whose forward pass turns images [n, C, H, W] into `Features` of `feature_size` numbers.
+
+    See `register_network` for how to write one.
+
+    >>> from phasezero.nets import NETWORKS
+    >>> NETWORKS["resnet-glyphs"]().feature_size
+    64
+    """
 
     feature_size: int
 
 
 class ResNet(Backbone):
-    """Stages of basic blocks. `last_relu=False` removes the ReLU after the very last block: signed features,
-    as every LUCIR implementation has them (LUCIR sec. 4.1)."""
+    """Stages of basic blocks.
+
+    `last_relu=False` removes the ReLU after the very last block: signed features, as every LUCIR implementation has
+    them (LUCIR sec. 4.1). `signed` removes it at the end of the other stages, and starts the last normalisation of
+    each block at zero, as in PODNet's code.
+    """
 
     def __init__(
-        self,
-        widths: tuple[int, ...],
-        blocks: tuple[int, ...],
-        *,
-        stem: Stem,
-        channels: int = 3,
-        last_relu: bool = False,
+        self, widths: Sizes, blocks: Sizes, stem: Stem, signed: bool = False, channels: int = 3, last_relu: bool = False
     ) -> None:
         super().__init__()
-        if stem == "imagenet":
-            self.stem = nn.Sequential(
-                nn.Conv2d(channels, widths[0], 7, 2, 3, bias=False),
-                BatchNorm(widths[0]),
-                nn.ReLU(),
-                nn.MaxPool2d(3, 2, 1),
-            )
-        else:
-            stride = 2 if stem == "conv3-stride2" else 1
-            self.stem = nn.Sequential(
-                nn.Conv2d(channels, widths[0], 3, stride, 1, bias=False), BatchNorm(widths[0]), nn.ReLU()
-            )
-            if stem == "conv3-pool":  # PODNet's for large images
-                self.stem.append(nn.MaxPool2d(3, 2, 1))
-        self.stages = nn.ModuleList()
         inputs = widths[0]
+        kernel, stride = (7, 2) if stem == "imagenet" else (3, 2 if stem == "conv3-stride2" else 1)
+        convolution = nn.Conv2d(channels, inputs, kernel, stride, kernel // 2, bias=False)
+        self.stem = nn.Sequential(convolution, BatchNorm(inputs), nn.ReLU())
+        if stem in ("imagenet", "conv3-pool"):  # the latter is PODNet's for large images
+            self.stem.append(nn.MaxPool2d(3, 2, 1))
+        self.stages = nn.ModuleList()
         for index, (width, count) in enumerate(zip(widths, blocks, strict=True)):
-            strides = [1 if index == 0 else 2] + [1] * (count - 1)
-            stage = []
-            for stride in strides:
-                stage.append(BasicBlock(inputs, width, stride))
+            stage = nn.Sequential()
+            for place in range(count):
+                block = BasicBlock(inputs, width, stride=2 if index > 0 and place == 0 else 1)
+                stage.append(block)
                 inputs = width
-            self.stages.append(nn.Sequential(*stage))
-        last_block = stage[-1]
-        last_block.is_last = True
-        if not last_relu:
-            last_block.last_relu = nn.Identity()
+            if signed:
+                block.last_relu = nn.Identity()
+            self.stages.append(stage)
+        block.is_last, block.last_relu = True, nn.ReLU() if last_relu else nn.Identity()
         self.feature_size = inputs
 
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            if isinstance(module, BasicBlock) and signed:
+                nn.init.zeros_(module.bn2.weight)
 
     def forward(self, images: Tensor) -> Features:
         x = self.stem(images)
@@ -138,30 +148,96 @@ class ResNet(Backbone):
         return Features(x.mean((2, 3)), tuple(maps))
 
 
+class PaddedSubsampling(nn.Module):
+    """A shortcut without parameters: every second pixel, and as many zero channels again."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, x.shape[1]))
+
+
+class RebuffiResNet(ResNet):
+    """PODNet's CIFAR network ("rebuffi"): 15 blocks as in ResNet-32, no ReLU after any sum, padded shortcuts.
+
+    The very last block is a stage of its own, so that there are four maps to distil.
+    """
+
+    def __init__(self, *, channels: int = 3, last_relu: bool = False) -> None:
+        super().__init__(*RESNET32, stem="conv3", signed=True, channels=channels, last_relu=last_relu)
+        for block in self.modules():
+            if isinstance(block, BasicBlock):
+                if not block.is_last:
+                    block.last_relu = nn.Identity()
+                if not isinstance(block.shortcut, nn.Identity):
+                    block.shortcut = PaddedSubsampling()
+        *stages, final = self.stages
+        *others, last = final.children()
+        self.stages = nn.ModuleList([*stages, nn.Sequential(*others), nn.Sequential(last)])
+
+
 class NetworkMaker(Protocol):
-    """A named architecture: called with the number of image channels and the last-ReLU switch."""
+    """Make a named network, given the number of image channels and the last-ReLU switch."""
 
     def __call__(self, *, channels: int = 3, last_relu: bool = False) -> Backbone: ...
 
 
-class NetworkFactory:
-    """The maker of a kind of ResNet."""
-
-    def __init__(
-        self,
-        widths: tuple[int, ...],
-        blocks: tuple[int, ...],
-        stem: Stem,
-        network: type[ResNet] = ResNet,
-    ) -> None:
-        self.widths, self.blocks, self.stem, self.network = widths, blocks, stem, network
-
-    def __call__(self, *, channels: int = 3, last_relu: bool = False) -> ResNet:
-        return self.network(self.widths, self.blocks, stem=self.stem, channels=channels, last_relu=last_relu)
-
-
 NETWORKS: Registry[NetworkMaker] = Registry("network")
-NETWORKS.register("resnet18-cifar")(NetworkFactory((64, 128, 256, 512), (2, 2, 2, 2), "conv3"))
-NETWORKS.register("resnet18")(NetworkFactory((64, 128, 256, 512), (2, 2, 2, 2), "imagenet"))
-NETWORKS.register("resnet32")(NetworkFactory((16, 32, 64), (5, 5, 5), "conv3"))
-NETWORKS.register("resnet-glyphs")(NetworkFactory((16, 32, 64), (1, 1, 1), "conv3-stride2"))
+SECONDS: dict[str, Mapping[str, float]] = {}
+"""Seconds to train on one image, by `cpu` and `cuda`, of networks that no data set has as its usual one."""
+
+Maker = TypeVar("Maker", bound=NetworkMaker)
+
+
+def register_network(
+    name: str, summary: str = "", seconds: Mapping[str, float] | None = None
+) -> Callable[[Maker], Maker]:
+    """Return a decorator that adds a network: a function, or a class, of `channels` and `last_relu`.
+
+    Methods that need a ResNet accept a subclass of it, or a function with the annotation `-> ResNet`.
+
+    >>> from torch import nn
+    >>> from phasezero import Backbone, Features, preset, register_network
+    >>> @register_network("doc-net", "One convolution")
+    ... class OneLayer(Backbone):
+    ...     def __init__(self, *, channels=3, last_relu=False):
+    ...         super().__init__()
+    ...         self.layer, self.feature_size = nn.Conv2d(channels, 16, 3), 16
+    ...     def forward(self, images):
+    ...         maps = self.layer(images)
+    ...         return Features(maps.mean((2, 3)), (maps,))
+    >>> preset("lucir/glyphs/b50s10,network.name=doc-net").network.name
+    'doc-net'
+    """
+
+    def keep(maker: Maker) -> Maker:
+        NETWORKS.register(name, summary)(maker)
+        if seconds is not None:
+            SECONDS[name] = seconds
+        return maker
+
+    return keep
+
+
+def fits_network(name: str, wanted: type[Backbone]) -> bool:
+    """Tell whether a registered network is known to be of a class. Every network counts as a Backbone."""
+    maker = NETWORKS[name]
+    made: object = maker.func if isinstance(maker, partial) else maker
+    if wanted is not Backbone and not isinstance(made, type):
+        with suppress(Exception):  # an annotation that cannot be read says nothing
+            made = get_type_hints(made).get("return")
+    return wanted is Backbone or (isinstance(made, type) and issubclass(made, wanted))
+
+
+# Widths and blocks of stages.
+RESNET18 = (64, 128, 256, 512), (2, 2, 2, 2)
+RESNET32 = (16, 32, 64), (5, 5, 5)
+GLYPHS = (16, 32, 64), (1, 1, 1)
+pod = partial(ResNet, signed=True)  # PODNet's
+
+register_network("resnet18-cifar", "ResNet-18 for 32 x 32 images")(partial(ResNet, *RESNET18, stem="conv3"))
+register_network("resnet18-cifar-podnet", "resnet18-cifar as PODNet has it")(partial(pod, *RESNET18, stem="conv3"))
+register_network("resnet18", "ResNet-18 for 224 x 224 images")(partial(ResNet, *RESNET18, stem="imagenet"))
+register_network("resnet18-podnet", "resnet18 as PODNet has it")(partial(pod, *RESNET18, stem="conv3-pool"))
+register_network("resnet32", "LUCIR's narrow ResNet-32")(partial(ResNet, *RESNET32, stem="conv3"))
+register_network("resnet32-podnet", "PODNet's ResNet-32 for CIFAR-100")(RebuffiResNet)
+register_network("resnet-glyphs", "a small ResNet for glyphs")(partial(ResNet, *GLYPHS, stem="conv3-stride2"))
+register_network("resnet-glyphs-podnet", "resnet-glyphs as PODNet has it")(partial(pod, *GLYPHS, stem="conv3-stride2"))

@@ -1,5 +1,0 @@
-"""When this process came to phasezero: imported first, before torch, which takes seconds."""
-
-import time
-
-STARTED = time.perf_counter()

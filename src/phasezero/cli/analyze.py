@@ -1,0 +1,115 @@
+"""`phasezero analyze`: what the models of finished runs have learned, as data, tables and figures."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from phasezero.cli.options import Device, Root, Store, parse_numbers, paths_with, warn
+from phasezero.errors import UserError
+
+if TYPE_CHECKING:
+    from phasezero.records.analysis import Analysis
+
+ABOUT_COMPUTING = ("root", "future", "floor", "store", "device")
+"""Options that change nothing where nothing is computed."""
+
+
+def analyze(
+    context: typer.Context,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs; with --read, of analyses.")],
+    root: Root = None,
+    phase: Annotated[
+        list[int] | None, typer.Option(help="The model after this phase, else the last (--read: all); may be repeated.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write to; else analyses go beside the records.")] = None,
+    k: Annotated[str | None, typer.Option(help="Which alpha_k to compare: 1,2,5,10,20.")] = None,
+    split: Annotated[Literal["train", "test"], typer.Option(help="Images of tables and figures.")] = "train",
+    features: Annotated[Literal["raw", "unit"], typer.Option(help="Their features.")] = "raw",
+    later: Annotated[bool, typer.Option("--later", help="Compare only the classes that came after phase 0.")] = False,
+    future: Annotated[bool, typer.Option("--future", help="Look at the classes that are still to come, too.")] = False,
+    floor: Annotated[float, typer.Option(help="Of eigenvalues, for the information proxy.")] = 1e-12,
+    store: Store = None,
+    device: Device = "auto",
+    read: Annotated[
+        bool, typer.Option("--read", help="Compute nothing: tables and figures of analyses that are there.")
+    ] = False,
+) -> None:
+    """How the features of each class scatter in trained models, and how models compare in that."""
+    from phasezero.analysis.measure import DEFAULT_K, analyse_run
+    from phasezero.records.analysis import analysis_name, find_analyses, read_analysis, shared_classes
+    from phasezero.records.files import writable
+    from phasezero.records.run import FILE_NAME, find_records
+    from phasezero.report.analysis_views import View, show_analyses
+
+    ks = sorted(parse_numbers("--k", k)) if k is not None else None
+    if ks and ks[0] == 0:
+        raise UserError(f"--k {k!r}: the first eigenvalue is number 1")
+    if not 0 < floor < math.inf:
+        raise UserError(f"--floor {floor:g}: must be above zero and finite")
+    if read:
+        check_read(context, phase or [])
+    if missing := [path for path in runs if not path.exists()]:
+        raise UserError(f"{missing[0]}: there is no such file or folder")
+
+    def make(folder: Path, at: int) -> Analysis:
+        wanted = (*DEFAULT_K, *(ks or ()))
+        return analyse_run(
+            folder, phase=at, root=root, store=store, device=device, ks=wanted, floor=floor, future=future
+        )
+
+    runs = paths_with(analysis_name("*") if read else FILE_NAME, runs)
+    paths = find_analyses(runs) if read else find_records(runs)
+    if not read and (others := [path for path in paths if path.name != FILE_NAME]):
+        raise UserError(f"{others[0]}: a run's folder is expected (or --read, for an analysis)")
+    folder = out or Path(os.path.commonpath([path.parent for path in paths]))
+    with writable(folder):
+        if read:
+            analyses = [one for one in map(read_analysis, paths) if not phase or one["phase"] in phase]
+        else:
+            analyses = list(compute([path.parent for path in paths], phase or [-1], out, make))
+        if not analyses:
+            raise UserError(f"no analysis of phase {', '.join(map(str, phase or []))} is there")
+        several = len(analyses) > len({path.parent for path in paths})  # of a run; read, without --phase
+        phases = sorted({one["phase"] for one in analyses}) if phase or several else []
+        classes = shared_classes(analyses, later=later)
+        show_analyses(analyses, View(folder, split, features, later, phases, classes), ks, warn)
+
+
+def check_read(context: typer.Context, phases: Sequence[int]) -> None:
+    """Raise UserError for options that analyses which are there cannot follow."""
+    for name in ABOUT_COMPUTING:
+        # Given by hand: the environment may name a store all the same.
+        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE":
+            raise UserError(
+                f"--{name} with --read: nothing is computed, so it would change nothing; leave out one of them"
+            )
+    if min(phases, default=0) < 0:
+        raise UserError(f"--phase {min(phases)} with --read: name the phase itself, counted from 0")
+
+
+def compute(
+    folders: Iterable[Path], phases: Sequence[int], out: Path | None, make: Callable[[Path, int], Analysis]
+) -> Iterator[Analysis]:
+    """Yield each run's analyses, written as they are made: beside its record, or by its name under `out`."""
+    from phasezero.records.analysis import analysis_name, write_analysis
+    from phasezero.records.files import slug
+
+    written: dict[Path, Path] = {}
+    for folder in folders:
+        for phase in phases:
+            analysis = make(folder, phase)
+            place = out / slug(analysis["name"]) / f"seed{analysis['seed']}" if out else folder
+            path = place / analysis_name(analysis["phase"])
+            if written.get(path) == folder:  # the same phase, named twice
+                continue
+            if path in written:
+                raise UserError(f"{folder} and {written[path]} would both write {path}; analyse them apart")
+            written[path] = folder
+            write_analysis(path, analysis)
+            yield analysis

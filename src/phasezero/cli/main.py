@@ -1,0 +1,78 @@
+"""The command `phasezero`: its parts, plug-ins, and errors for people."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phasezero import __version__, plugins
+from phasezero.cli.analyze import analyze
+from phasezero.cli.bench import bench
+from phasezero.cli.data import data_app
+from phasezero.cli.list import list_names
+from phasezero.cli.options import check_empty
+from phasezero.cli.report import report
+from phasezero.cli.reproduce import reproduce
+from phasezero.cli.results import results
+from phasezero.cli.run import run
+from phasezero.cli.show import show
+from phasezero.cli.store import store
+from phasezero.errors import DivergenceError, UserError
+
+INTERRUPTED = 130
+"""typer's exit code after Ctrl-C."""
+INTERRUPTION = (
+    "phasezero: stopped; finished phases and runs are kept: "
+    "`run` continues with --resume, `reproduce` with the same command"
+)
+
+app = typer.Typer(
+    help="Class-incremental learning that starts right.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (run, show, report, analyze, reproduce, results, store, bench):
+    app.command()(command)
+app.command("list")(list_names)
+app.add_typer(data_app, name="data")
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"phasezero {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def phasezero(
+    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True)] = False,
+    plugin: Annotated[list[Path] | None, typer.Option(help="Load a plug-in, a Python file; may be repeated.")] = None,
+) -> None:
+    for path in plugin or []:
+        plugins.load_plugin(path)
+
+
+def main() -> None:
+    """Run the command; a user's mistake gives a message and an exit code, no traceback."""
+    try:
+        check_empty(sys.argv[1:])
+        app()
+    except UserError as error:
+        print(f"phasezero: {error}", file=sys.stderr)
+        sys.exit(2)
+    except DivergenceError as error:
+        print(f"phasezero: {error}", file=sys.stderr)
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:  # not about a file or folder that somebody named
+            raise
+        print(f"phasezero: {error.filename}: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            print(INTERRUPTION, file=sys.stderr)
+        raise

@@ -1,0 +1,99 @@
+"""Options that several commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phasezero.errors import UserError
+from phasezero.records.jsonfile import read_json
+from phasezero.validation import whole_number
+
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Record files, or folders of runs.")]
+Root = Annotated[Path | None, typer.Option(help="Where data sets are; else $PHASEZERO_DATA, ./data.")]
+Store = Annotated[
+    Path | None, typer.Option(help="Keep and share finished phase-0 states here.", envvar="PHASEZERO_STORE")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, training.first.lr=0.2.")
+]
+Parallel = Annotated[str, typer.Option(help="Runs at once; auto: as many as the cores carry or the GPU gains from.")]
+TensorBoard = Annotated[Path | None, typer.Option(help="Write TensorBoard's files here.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
+
+VIEW_ENDINGS = frozenset({".png", ".svg", ".pdf", ".md", ".html", ".csv", ".tex"})
+"""Of files that commands make from runs and leave beside them."""
+
+
+def warn(message: str) -> None:
+    """Print a warning beside a command's output, which may be piped."""
+    print(f"phasezero: warning: {message}", file=sys.stderr)
+
+
+def check_empty(words: Sequence[str]) -> None:
+    """Raise UserError for an empty argument: as a folder it would mean the current one."""
+    for before, word in zip(["phasezero", *words], words, strict=False):
+        if not word or re.fullmatch(r"--[a-z-]+=", word):
+            raise UserError(f"{word.rstrip('=') or before}: empty argument (unset shell variable?)")
+
+
+def check_file(option: str, path: Path) -> None:
+    """Raise UserError where a file is to be written and a folder is there: before the work, not after."""
+    if path.is_dir():
+        raise UserError(f"{option} {path}: that is a folder; name a file in it")
+
+
+def paths_with(pattern: str, paths: Sequence[Path]) -> list[Path]:
+    """Return those of several paths that may hold a file so named.
+
+    A shell writes `runs/*` out as everything in there: pictures and tables, which commands leave beside runs, are
+    skipped, and folders of stopped runs are left out with a warning.
+    """
+    empty = [path for path in paths if path.is_dir() and next(path.rglob(pattern), None) is None]
+    kept = [path for path in paths if path not in empty and not (path.is_file() and _is_a_view(path))]
+    if not kept:
+        return list(paths)
+    for path in empty:
+        warn(f"{path}: no {pattern} in this folder or below it; left out")
+    return kept
+
+
+def _is_a_view(path: Path) -> bool:
+    """Tell whether another command made the file from runs. A damaged file may be anything."""
+    if path.suffix in VIEW_ENDINGS:
+        return True
+    try:
+        return str(read_json(path, "record").get("format")).startswith("phasezero-comparison-")
+    except UserError:
+        return False
+
+
+def parse_parallel(text: str) -> int | None:
+    """Read `auto` (None) or a number of runs."""
+    if text == "auto":
+        return None
+    count = whole_number(text)
+    if not count:
+        raise UserError(f"--parallel {text!r}: say auto, or how many runs at once")
+    return count
+
+
+def parse_words(text: str) -> tuple[str, ...]:
+    """Read `a,b`; an empty text has no words."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def parse_numbers(option: str, text: str) -> tuple[int, ...]:
+    """Read `0,1,2`: different numbers, at least one."""
+    parts = [part.strip() for part in text.split(",")]
+    numbers = tuple(number for part in parts if (number := whole_number(part)) is not None)
+    if len(numbers) != len(parts):
+        raise UserError(f"{option} {text!r}: write whole numbers separated by commas, such as 0,1,2")
+    if len(set(numbers)) != len(numbers):
+        raise UserError(f"{option} {text!r}: a number is named twice")
+    return numbers

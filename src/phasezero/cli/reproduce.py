@@ -1,0 +1,78 @@
+"""`phasezero reproduce`: a table or figure of the paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phasezero.cli.options import (
+    Parallel,
+    Root,
+    Settings,
+    Store,
+    TensorBoard,
+    parse_numbers,
+    parse_parallel,
+    parse_words,
+)
+
+
+def reproduce(
+    targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET...", help="table1, fig2, ...; all.")] = None,
+    data: Annotated[str, typer.Option(help="Instead of the paper's data: glyphs, cifar100, ...")] = "",
+    method: Annotated[str, typer.Option(help="Only these: lucir, lucir+cwd, or any other METHOD[+TERM].")] = "",
+    step: Annotated[str, typer.Option(help="Only these S: 10,5.")] = "",
+    seeds: Annotated[str, typer.Option(help="0,1,2; else as many as the paper's.")] = "",
+    out: Annotated[Path, typer.Option(help="Where runs, tables and figures go.")] = Path("runs/reproduced"),
+    records: Annotated[
+        list[Path] | None, typer.Option(help="Further folders of records to take runs from; may be repeated.")
+    ] = None,
+    root: Root = None,
+    store: Store = None,
+    parallel: Parallel = "auto",
+    time_limit: Annotated[str, typer.Option(help="30m, 1h30m: start no phase that would not fit.")] = "",
+    full: Annotated[bool, typer.Option("--full", help="Train glyphs as long as their presets say.")] = False,
+    settings: Settings = None,
+    tensorboard: TensorBoard = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+) -> None:
+    """Tables and figures of the paper, beside its numbers. The same command continues where it stopped."""
+    from phasezero.paper.targets import TARGETS
+
+    if not targets:
+        for target in TARGETS.values():
+            print(f"{target.name:8}{target.title}")
+        return
+    from rich.console import Console
+
+    from phasezero.config import parse_assignments
+    from phasezero.engine.deadline import parse_duration
+    from phasezero.paper.plan import Request
+    from phasezero.paper.reproduce import reproduce as reproduce_targets
+    from phasezero.runs.tensorboard import tensorboard_callbacks
+
+    console = Console()
+    left = reproduce_targets(
+        Request(
+            targets=tuple(targets),
+            data=parse_words(data),
+            seeds=parse_numbers("--seeds", seeds) if seeds else (),
+            methods=parse_words(method),
+            steps=parse_numbers("--step", step) if step else (),
+            settings=parse_assignments(settings or []),
+            full=full,
+        ),
+        out=out,
+        records=records or [],
+        root=root,
+        store=store,
+        parallel=parse_parallel(parallel),
+        time_limit=parse_duration(time_limit) if time_limit else None,
+        dry_run=dry_run,
+        make_callback=tensorboard_callbacks(tensorboard) if tensorboard else None,
+        console=console,
+    )
+    if left and not dry_run:
+        console.print(f"{len(left)} runs are left for lack of time; the same command continues with them")

@@ -1,0 +1,34 @@
+"""`phasezero store`: what a store of finished phase-0 states holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phasezero.errors import UserError
+
+
+def store(
+    folder: Annotated[Path, typer.Argument(envvar="PHASEZERO_STORE", help="The store's folder.")],
+    verify: Annotated[bool, typer.Option("--verify", help="Read every entry and check its digest.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove the damaged entries.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Remove all entries.")] = False,
+) -> None:
+    """What a store of finished phase-0 states holds."""
+    from phasezero.engine.store import PhaseZeroStore
+
+    states = PhaseZeroStore(folder)
+    damaged = 0
+    for entry in list(states.entries()):
+        sound = entry.sound if verify or prune else True
+        damaged += not sound
+        size = entry.path.stat().st_size / 2**20 if entry.path.exists() else 0.0
+        state = ("sound" if sound else "DAMAGED") if verify or prune else ""
+        facts = f"{entry.note.get('name', 'unknown')} seed {entry.note.get('seed', '?')}"
+        print(f"{entry.key[:12]}  {size:7.1f} MiB  {facts}  {state}".rstrip())
+        if empty or (prune and not sound):
+            states.remove(entry)
+    if damaged and not prune:
+        raise UserError(f"{damaged} damaged entries in {folder}; they are never used; --prune removes them")

@@ -1,1 +1,0 @@
-"""Commands of `phasezero` that have a file of their own."""

@@ -1,0 +1,90 @@
+"""Callbacks: they watch a run and never change it. A progress bar, a log and TensorBoard are callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from phasezero.data.stream import Phase
+from phasezero.engine.evaluate import Predictions
+from phasezero.records.run import PhaseRecord
+
+
+@dataclass(frozen=True)
+class PhaseResult:
+    """What a trained phase leaves behind."""
+
+    phase: Phase
+    predictions: Predictions
+    """On the test images of all seen classes."""
+    record: PhaseRecord
+    """The phase's block of the run's record: accuracies, losses, seconds."""
+
+
+class Callback:
+    """Base of callbacks: override what you want to hear about.
+
+    >>> from phasezero import Callback, run
+    >>> class Losses(Callback):
+    ...     def on_epoch_end(self, phase, stage, epoch, epochs, loss, images):
+    ...         print(phase.index, stage, f"{epoch + 1}/{epochs}")
+    >>> result = run(getfixture("tiny_config"), data=getfixture("toy_data"), callback=Losses())
+    0 train 1/1
+    1 train 1/1
+    """
+
+    def on_phase_reused(self, record: PhaseRecord) -> None:
+        """Phase 0 was found in a store, with this record; the run begins with phase 1."""
+
+    def on_run_start(self, phases: int, images: int) -> None:
+        """The run begins: so many phases, so many images to train on in all, epochs counted."""
+
+    def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        """An epoch of a stage ended, with this mean loss; `images` count towards the images of the run."""
+
+    def on_phase_end(self, result: PhaseResult) -> None:
+        """A phase was trained and evaluated."""
+
+
+class ForwardingCallback(Callback):
+    """Base of callbacks that pass every call on."""
+
+    forward: Callable[..., None]
+    """Called with the name of a method and its arguments."""
+
+    def on_phase_reused(self, record: PhaseRecord) -> None:
+        self.forward("on_phase_reused", record)
+
+    def on_run_start(self, phases: int, images: int) -> None:
+        self.forward("on_run_start", phases, images)
+
+    def on_epoch_end(self, phase: Phase, *facts: Any) -> None:
+        self.forward("on_epoch_end", phase, *facts)
+
+    def on_phase_end(self, result: PhaseResult) -> None:
+        self.forward("on_phase_end", result)
+
+
+class CallbackList(ForwardingCallback):
+    """Call several callbacks as one."""
+
+    def __init__(self, callbacks: Iterable[Callback]) -> None:
+        self.callbacks = list(callbacks)
+
+    def forward(self, name: str, *facts: Any) -> None:
+        for one in self.callbacks:
+            getattr(one, name)(*facts)
+
+
+class OracleCallback(Callback):
+    """Pass on the epochs of an oracle that is trained within a run's phase 0.
+
+    They count no images, since the run announced only its own; the oracle's start and end are not the run's.
+    """
+
+    def __init__(self, callback: Callback) -> None:
+        self.callback = callback
+
+    def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        self.callback.on_epoch_end(phase, f"oracle {stage}", epoch, epochs, loss, 0)

@@ -1,0 +1,71 @@
+"""The oracle that the mimic term learns from: the same method's phase 0, with all classes of the stream at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
+from phasezero.engine.callbacks import Callback, OracleCallback
+from phasezero.engine.checkpoint import load_checkpoint
+from phasezero.engine.resume import Saving, train_phases
+from phasezero.engine.setup import stream_of
+from phasezero.engine.trainer import Trainer
+from phasezero.errors import UserError
+from phasezero.nets import IncrementalModel
+
+
+@dataclass(frozen=True)
+class TrainedOracle:
+    """Provide the oracle: from a checkpoint where a path is given, else from the store, else trained now."""
+
+    config: RunConfig
+    data: ImageData
+    callback: Callback | None = None
+    store: Path | None = None
+
+    def oracle(self, path: str) -> IncrementalModel:
+        """Return the frozen oracle; `path` is a checkpoint, or empty."""
+        protocol = self.config.protocol
+        classes = len(stream_of(protocol, len(self.data.class_ids)).order)
+        # With the run's own memory rule, though it needs no exemplars: so it is the very phase 0 of a run of all
+        # classes, and the two share one entry of the store.
+        all_at_once = replace(protocol, phase_sizes=(classes,))
+        config = replace(self.config, name=f"oracle/{protocol.data}", protocol=all_at_once, initial=())
+        trainer = Trainer(config, self.data, OracleCallback(self.callback) if self.callback else None)
+        if not path:
+            train_phases(trainer, Saving(store=self.store))
+        else:
+            self._load_backbone(path, trainer.model)
+            trainer.model.head.grow(classes, torch.Generator())
+        return trainer.model.teacher_copy()
+
+    def _load_backbone(self, path: str, model: IncrementalModel) -> None:
+        """Load the backbone of a checkpoint; raise UserError for another network, other data or other classes.
+
+        Its head may have grown in other steps than ours; features are all that is asked of an oracle.
+        """
+        saved = load_checkpoint(Path(path))
+        other, mine, seen = RunConfig.from_record(saved.config), self.config, saved.phases[-1]["seen_classes"]
+        order, its = (stream_of(one.protocol, len(self.data.class_ids)).order for one in (mine, other))
+        if seen < len(order) - 1:  # the authors' own oracle lacked one class
+            raise UserError(f"oracle {path} has seen {seen} classes, the run has {len(order)}")
+        if other.network != mine.network:  # shapes would fit where only the last ReLU differs
+            raise UserError(f"oracle {path} is not of the network {mine.network.name!r} as it is here")
+        if other.protocol.data != mine.protocol.data:
+            raise UserError(
+                f"oracle {path} was trained on {other.protocol.data!r}, the run is on {mine.protocol.data!r}"
+            )
+        missing = set(order) - set(its[:seen])
+        if len(missing) > 1:
+            names = ", ".join(self.data.class_names[index] for index in sorted(missing)[:3])
+            raise UserError(f"oracle {path} has not seen {len(missing)} of the run's classes ({names}, ...)")
+        prefix = "backbone."
+        backbone = {name.removeprefix(prefix): t for name, t in saved.model.items() if name.startswith(prefix)}
+        try:
+            model.backbone.load_state_dict(backbone)
+        except RuntimeError:
+            raise UserError(f"oracle {path} is not of the network {mine.network.name!r}") from None

@@ -1,0 +1,82 @@
+"""Training that survives: finished phases are saved, and found again instead of computed again."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from phasezero.engine.checkpoint import Trained, load_checkpoint, phase_checkpoint, save_checkpoint
+from phasezero.engine.deadline import Deadline, OutOfTimeError
+from phasezero.engine.store import PhaseZeroStore, phase_zero_key
+from phasezero.engine.trainer import Trainer
+from phasezero.records.run import PhaseRecord
+
+TEACHER_TAKES = 2  # times as long as phase 0 per image: on the safe side for most methods
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What of a run is saved, and until when it may train."""
+
+    checkpoint: Path | None = None
+    """Each finished phase is saved here, and a run that finds a checkpoint continues from it."""
+    store: Path | None = None
+    """A folder of finished phase-0 states, shared between runs that have the same phase 0."""
+    keep_phases: bool = False
+    """Whether the states after all phases stay beside the checkpoint, in files of their own."""
+    deadline: Deadline | None = None
+    """The run stops (OutOfTimeError) after a phase when another like it would not be finished in time."""
+
+
+def train_phases(trainer: Trainer, saving: Saving) -> Trained:
+    """Train all phases: from the checkpoint on, or from a stored phase 0 on, or from the start."""
+    clock, checkpoint = time.perf_counter(), saving.checkpoint
+    store = PhaseZeroStore(saving.store) if saving.store is not None else None
+    phases: list[PhaseRecord] = []
+    reused, key = False, ""
+
+    def save(seconds: float) -> None:
+        """Save the last finished phase; raise OutOfTimeError where the next phase would come too late."""
+        if checkpoint is not None:
+            # The file to continue from comes last: a run killed between the two does this phase again, and keeps it.
+            kept = [phase_checkpoint(checkpoint, len(phases) - 1)] if saving.keep_phases else []
+            for path in (*kept, checkpoint):
+                save_checkpoint(path, trainer, Trained(phases, seconds, reused))
+        more, deadline = len(phases) < len(trainer.stream.phases), saving.deadline
+        if more and deadline is not None and not deadline.allows(_next_phase(trainer, phases[-1])):
+            run = f"{trainer.config.name} seed {trainer.config.seed}"
+            raise OutOfTimeError(f"{run}: {len(phases)} phases are finished")
+
+    if checkpoint is not None and checkpoint.exists():
+        saved = load_checkpoint(checkpoint, trainer.config, trainer)
+        trainer.restore(len(saved.phases), saved.model, saved.exemplars)
+        phases, clock, reused = list(saved.phases), clock - saved.seconds, saved.reused_phase_zero
+    with contextlib.ExitStack() as claim:
+        if store is not None and not phases:
+            key = phase_zero_key(trainer)
+            claim.enter_context(store.claim(key))
+            clock = time.perf_counter()  # waiting for another run's phase 0 is not computing
+            found = store.find(key, trainer)
+            if found is not None:
+                claim.close()
+                trainer.restore(1, found.model, found.exemplars)
+                phases, reused = list(found.phases), True
+                trainer.callback.on_phase_reused(phases[0])
+                save(0.0)
+        for result in trainer.run():
+            phases.append(result.record)
+            seconds = time.perf_counter() - clock
+            if store is not None and key and len(phases) == 1:
+                store.keep(key, trainer, phases[0], seconds)
+                claim.close()
+            save(seconds)
+    return Trained(phases, time.perf_counter() - clock, reused)
+
+
+def _next_phase(trainer: Trainer, last: PhaseRecord) -> float:
+    """Return the seconds of the phase to come, going by those of the last one and the images of both."""
+    images, place = trainer.setup.images, last["phase"]
+    teacher = 1 if place else TEACHER_TAKES
+    return last["seconds"]["total"] * teacher * images[place + 1] / max(images[place], 1)

@@ -1,0 +1,82 @@
+"""Whether a configuration can run on its data, and how much there is to do: known before anything is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from phasezero.config import Protocol, RunConfig
+from phasezero.data.images import ImageData
+from phasezero.data.sources import Photos, choose_photos
+from phasezero.data.stream import ClassStream, make_stream
+from phasezero.engine.device import Device
+from phasezero.errors import UserError
+from phasezero.initial import TERMS
+from phasezero.memory import MemoryRule
+from phasezero.methods import METHODS
+from phasezero.nets import NETWORKS, fits_network
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What `check` found out about a run."""
+
+    stream: ClassStream
+    device: Device
+    photos: Photos | None
+    images: list[int]
+    """Images to train on in each phase, epochs counted."""
+
+
+def check(config: RunConfig, data: ImageData) -> Setup:
+    """Raise UserError where this configuration cannot run on this data."""
+    stream = stream_of(config.protocol, len(data.class_ids))
+    sizes = np.bincount(data.train.labels, minlength=len(data.class_ids))[list(stream.order)]
+    _check_memory(config.protocol.memory, [data.class_names[index] for index in stream.order], sizes.tolist())
+    method, network = METHODS[config.method.name], config.network.name
+    if not fits_network(network, method.network):
+        fitting = ", ".join(name for name in NETWORKS if fits_network(name, method.network))
+        raise UserError(f"method {config.method.name!r} does not work with network.name={network}; choose {fitting}")
+    for term in config.initial:
+        if term.file and not Path(term.file).is_file():
+            raise UserError(f"initial {term.name}: there is no file {term.file}")
+    first = int(sizes[: stream.phases[0].seen].sum())
+    device = Device.choose(config.engine, config.training.first.steps(first))
+    photos = choose_photos(config.engine.photos, data, device.torch)
+    return Setup(stream, device, photos, images_by_phase(config, stream, sizes.tolist()))
+
+
+def stream_of(protocol: Protocol, classes: int) -> ClassStream:
+    """Return the class stream of a protocol on data of so many classes."""
+    return make_stream(classes, protocol.class_order, protocol.base, protocol.step, protocol.phase_sizes)
+
+
+def _check_memory(memory: str, names: Sequence[str], sizes: Sequence[int]) -> None:
+    rule, most, instead = MemoryRule.parse(memory), sum(sizes), ""
+    there = f"there are only {most} training images"
+    if rule.kind == "per_class":
+        most, instead = min(sizes), ", or use total:M"
+        there = f"class {names[sizes.index(most)]!r} has only {most} training images"
+    if rule.count > most:
+        raise UserError(f"memory {memory}: {there}; keep at most {rule.kind}:{most}{instead}")
+
+
+def images_by_phase(config: RunConfig, stream: ClassStream, class_sizes: Sequence[int]) -> list[int]:
+    """Return images times epochs of each phase's main stage, given the images of each class of the stream."""
+    rule = MemoryRule.parse(config.protocol.memory)
+    sees_everything = METHODS[config.method.name].sees_everything
+    totals = []
+    for phase in stream.phases:
+        quota = rule.quota(phase.old) if phase.old else 0
+        kept = sum(size if sees_everything else min(quota, size) for size in class_sizes[: phase.old])
+        schedule = config.training.later if phase.index else config.training.first
+        totals.append(schedule.epochs * (sum(class_sizes[phase.old : phase.seen]) + kept))
+    return totals
+
+
+def trains_an_oracle(config: RunConfig) -> bool:
+    """Tell whether a term needs a model of all classes and was given no file of one."""
+    return any(TERMS[term.name].looks_ahead and not term.file for term in config.initial)

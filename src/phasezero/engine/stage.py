@@ -1,0 +1,137 @@
+"""Run a stage: its step, its images, one epoch at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from phasezero.data.images import View
+from phasezero.data.loader import BatchPlan, ImageSource
+from phasezero.engine.device import COMPILATION_PAYS, Device
+from phasezero.engine.step import CapturedStep, StepProgram
+from phasezero.errors import DivergenceError
+from phasezero.methods.stage import Loss, Stage
+from phasezero.nets import IncrementalModel
+
+# Steps of a stage after which cuDNN's search for algorithms has paid. BiC's fit has 400, of another size each phase.
+SEARCH_PAYS = 1_000
+COLLAPSED = 1e-3  # largest distance of unit features from their mean; near 1 in a network that has learned
+
+
+class PendingNumber:
+    """A number on its way from the device.
+
+    Reading it waits for what it depends on but not, as float() of a tensor would, for all that was queued after it.
+    """
+
+    def __init__(self, value: Tensor) -> None:
+        self.value, self.arrival = value, None
+        if value.is_cuda:
+            self.value = torch.empty((), dtype=value.dtype, pin_memory=True)
+            self.value.copy_(value, non_blocking=True)
+            self.arrival = torch.cuda.Event(blocking=True)
+            self.arrival.record(torch.cuda.current_stream(value.device))
+
+    def __float__(self) -> float:
+        if self.arrival is not None:
+            self.arrival.synchronize()
+        return float(self.value)
+
+
+class StagePass:
+    """One stage, ready to run epochs. `loss` is the stage's own plus what the phase adds to it."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        loss: Loss,
+        model: IncrementalModel,
+        teacher: IncrementalModel | None,
+        source: ImageSource,
+        indices: Tensor,
+        device: Device,
+        view: View,
+    ) -> None:
+        self.stage, self.model, self.source, self.indices, self.view = stage, model, source, indices, view
+        watched = teacher if stage.needs_teacher else None
+        self.program = StepProgram(model, watched, loss, stage, source, device.torch)
+        self.step = self.program.run if device.engine == "eager" else CapturedStep(self.program)
+        size, steps = stage.schedule.batch_size, stage.schedule.steps(len(indices))
+        if steps >= SEARCH_PAYS:  # for whole batches: an epoch has one smaller last one
+            self.program.searched_size = size
+        if device.engine == "compiled":
+            # A stage that leaves the network as it is is short, and its batch size may change from phase to phase.
+            for one in (model, watched) if stage.batch_statistics else ():
+                if one is not None:
+                    one.compiled_sizes.add(size)
+            # The loss is another one in each phase, so only a long stage has it compiled.
+            if steps >= COMPILATION_PAYS:
+                self.program.compile_loss(size)
+
+    def epoch(self, epoch: int, rng: torch.Generator) -> PendingNumber:
+        """Train one epoch (on a GPU: queue it) and return the mean loss over its images."""
+        self.model.train(self.stage.batch_statistics)
+        self.program.learning_rate.fill_(self.stage.schedule.lr_at(epoch))
+        self.program.loss_sum.zero_()
+        with self.gradients():
+            for plan in self._batches(rng):
+                self.step(plan)
+        return PendingNumber(self.program.loss_sum / len(self.indices))
+
+    def _batches(self, rng: torch.Generator) -> Iterator[BatchPlan]:
+        batch_size = self.stage.schedule.batch_size
+        if self.stage.augment:
+            return self.source.train_batches(self.indices, batch_size, rng, self.view)
+        shuffled = self.indices[torch.randperm(len(self.indices), generator=rng)]
+        return self.source.test_batches(shuffled, batch_size)
+
+    @contextmanager
+    def gradients(self) -> Iterator[None]:
+        """Turn gradients on for the stage's parameters alone, for as long as it runs."""
+        wanted = {id(parameter) for parameter in (*self.stage.parameters, *self.stage.accumulate)}
+        before = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
+        for parameter, _ in before:
+            parameter.requires_grad_(id(parameter) in wanted)
+        try:
+            yield
+        finally:
+            for parameter, needed in before:
+                parameter.requires_grad_(needed)
+
+    def close(self) -> None:
+        """Free the gradients, but for those that continue to accumulate."""
+        for parameter in self.program.fresh:
+            parameter.grad = None
+
+
+def check_divergence(loss: float, limit: float, where: str, stage: Stage) -> None:
+    """Raise DivergenceError for a mean loss that is not a number, or beyond the limit."""
+    if not (math.isfinite(loss) and loss <= limit):
+        raise DivergenceError(
+            f"training diverged: the mean loss of {where} is {loss:g}; lower the learning rate "
+            f"(it is {stage.schedule.lr:g}) or a term's weight, or try --precision fp32"
+        )
+
+
+def check_collapse(features: Tensor, where: str) -> None:
+    """Raise DivergenceError where images of different classes have the same features, or features that are not finite.
+
+    Equal features have no correlation, so a heavy CwD can lead there. And the very last step may break a network whose
+    losses, each taken before a step, were sound.
+    """
+    if not features.isfinite().all():
+        raise DivergenceError(
+            f"training diverged: after {where} the features are not finite numbers; lower the learning rate or a "
+            "term's weight, or try --precision fp32"
+        )
+    unit = F.normalize(features, dim=1)
+    if len(unit) > 1 and float(torch.linalg.vector_norm(unit - unit.mean(0), dim=1).max()) < COLLAPSED:
+        raise DivergenceError(
+            f"training collapsed: after {where} all images have the same features; lower the weight of the "
+            "phase-0 terms or the learning rate"
+        )

@@ -1,0 +1,119 @@
+"""Which runs are the same. This is the one definition behind tables, figures, plans and records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, cast
+
+from phasezero.config import RunConfig, complete, leaves
+from phasezero.errors import UserError
+from phasezero.records.analysis import Analysis
+from phasezero.records.run import Record
+
+T = TypeVar("T", Record, Analysis)
+
+Settings = dict[str, Any]
+"""Dotted keys and values of a configuration."""
+
+
+def settings_of(config: Mapping[str, Any]) -> Settings:
+    """Return the settings that make a run what it is: all but its name, its seed and how it was computed.
+
+    Where phase sizes are listed, base and step are not read and do not count.
+    """
+    found = dict(leaves(complete(config)))
+    unread = ("protocol.base", "protocol.step") if found.get("protocol.phase_sizes") else ()
+    return {k: v for k, v in found.items() if k not in ("name", "seed", *unread) and not k.startswith("engine.")}
+
+
+def run_key(config: RunConfig) -> str:
+    """Return a text that is equal for runs that differ only in seed, name and how they were computed."""
+    return json.dumps(settings_of(config.to_dict()), sort_keys=True)
+
+
+def identity(made: Record | Analysis) -> Settings:
+    """Return what must be equal for runs, or analyses of their models, to count as seeds of one group.
+
+    Besides the settings these are the name, and facts that a configuration leaves open: the classes (a folder may have
+    grown), the phases (a run may have been stopped) and the precision that `auto` came to. Analyses are all in float32.
+    """
+    facts: Settings = {"name": made["name"], **settings_of(made["config"])}
+    facts["classes"] = made["data"]["class_hash"][:8]
+    if "phases" not in made:
+        return {**facts, "phase": made["phase"]}
+    record = cast(Record, made)
+    phases = [phase["new_classes"] for phase in record["phases"]]
+    return {**facts, "phases": phases, "precision": record["environment"]["precision"]}
+
+
+def differing(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the keys whose values are not the same in all of these settings, with the values (None: not there)."""
+    keys = dict.fromkeys(key for some in settings for key in some)
+    values = {key: [some.get(key) for some in settings] for key in keys}
+    return {key: found for key, found in values.items() if any(value != found[0] for value in found)}
+
+
+@dataclass(frozen=True)
+class Group(Generic[T]):
+    """Runs, or analyses of models, that differ only in their seed, ordered by it."""
+
+    label: str
+    """The runs' name, and what sets them apart from other groups of the same name."""
+    members: tuple[T, ...]
+
+    @property
+    def first(self) -> T:
+        return self.members[0]
+
+    def by_seed(self) -> dict[int, T]:
+        return {one["seed"]: one for one in self.members}
+
+    def of_seeds(self, seeds: Iterable[int]) -> Group[T]:
+        wanted = set(seeds)
+        return replace(self, members=tuple(one for one in self.members if one["seed"] in wanted))
+
+
+def group_by_identity(made: Iterable[T]) -> list[Group[T]]:
+    """Group what differs only in seed, in order of first appearance."""
+    groups: dict[str, list[T]] = {}
+    for one in made:
+        groups.setdefault(json.dumps(identity(one), sort_keys=True, default=str), []).append(one)
+    identities = [identity(members[0]) for members in groups.values()]
+    return [
+        Group(label_among(own, identities), tuple(sorted(members, key=lambda one: one["seed"])))
+        for own, members in zip(identities, groups.values(), strict=True)
+    ]
+
+
+def group_analyses(analyses: Iterable[Analysis]) -> list[Group[Analysis]]:
+    """Group analyses that differ only in seed; fewer classes come first, then smaller eta. No seed may come twice."""
+    groups = group_by_identity(sorted(analyses, key=lambda one: (one["phase_sizes"], cwd_weight(one))))
+    for group in groups:
+        if len(group.by_seed()) != len(group.members):
+            raise UserError(f"{group.label}: a seed is there twice; the same run twice is not a second sample")
+    return groups
+
+
+def label_among(own: Mapping[str, Any], everybody: Sequence[Mapping[str, Any]]) -> str:
+    """Return the name; where others share it, also the settings in which they differ."""
+    namesakes = [other for other in everybody if other["name"] == own["name"]]
+    apart = [f"{key}={own[key]}" for key in differing(namesakes) if key in own]
+    return f"{own['name']} ({', '.join(apart)})" if apart else str(own["name"])
+
+
+def terms_of(made: Record | Analysis) -> list[str]:
+    """Return the names of the phase-0 terms."""
+    return [term["name"] for term in made["config"]["initial"]]
+
+
+def cwd_weight(made: Record | Analysis) -> float:
+    """Return CwD's coefficient eta; 0 where the term was not used."""
+    return float(sum(term["weight"] for term in made["config"]["initial"] if term["name"] == "cwd"))
+
+
+def term_forms(made: Record | Analysis) -> list[dict[str, Any]]:
+    """Return the phase-0 terms without their weights."""
+    terms = complete(made["config"])["initial"]
+    return [{key: value for key, value in term.items() if key != "weight"} for term in terms]

@@ -1,0 +1,121 @@
+"""How long runs will take: images to train on, times the seconds an image took in records, or a stated guess."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from phasezero.config import RunConfig, leaves
+from phasezero.data.catalog import find_data_set
+from phasezero.engine.checkpoint import finished_phases, read_facts
+from phasezero.engine.device import Device
+from phasezero.engine.setup import images_by_phase, stream_of, trains_an_oracle
+from phasezero.engine.store import phase_zero_of
+from phasezero.errors import UserError
+from phasezero.initial import TERMS
+from phasezero.methods import METHODS
+from phasezero.nets.resnet import SECONDS
+from phasezero.records.run import Record
+from phasezero.runs.session import CHECKPOINT, run_folder
+
+UNKNOWN = {"cpu": 6e-2, "cuda": 1e-4}
+"""Seconds an image of phase 0 takes, for data that says nothing."""
+LATER = {"cpu": 1.7, "cuda": 1.2}
+"""How much longer a later phase takes, for methods that say nothing: it has a teacher, and is evaluated more often."""
+
+
+class Pace:
+    """Seconds an image, by records of the same device and network: of the same method if there are any, else of all."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.sums: dict[tuple[str, str, str, bool], tuple[float, int]] = {}
+        """Seconds and images, by device, network, what is trained (`*`: anything) and whether it is phase 0."""
+        for record in records:
+            device, settings = record["environment"]["device_name"], dict(leaves(record["config"]))
+            network = str(settings.get("network.name", "unknown"))  # a record made elsewhere need not say
+            # The share of a GPU that a run had to itself. On a CPU, parallel runs have cores of their own.
+            timing, total = record["timing"], record["timing"]["seconds_total"]
+            shared = total and record["environment"]["device"] != "cpu"
+            share = timing.get("share_seconds", total) / total if shared else 1.0
+            for phase in record["phases"]:
+                first = phase["phase"] == 0
+                terms = [term.partition(":")[0] for term in record["initial"]] if first else []
+                if any(term in TERMS and TERMS[term].looks_ahead for term in terms):  # it may have trained an oracle
+                    continue
+                epochs = len(next(iter(phase["loss"].values()), []))  # a method's first stage is its main one
+                for what in ("+".join([record["method"], *terms]), "*"):
+                    seconds, images = self.sums.get((device, network, what, first), (0.0, 0))
+                    seconds += phase["seconds"].get("total", 0.0) * share
+                    self.sums[device, network, what, first] = seconds, images + phase["train_images"] * epochs
+
+    def of(self, config: RunConfig, device: Device, *, first: bool) -> tuple[float, bool]:
+        """Return the seconds an image takes, and whether a record says so."""
+        terms = [term.name for term in config.initial] if first else []
+        for what in ("+".join([config.method.name, *terms]), "*"):
+            seconds, images = self.sums.get((device.description, config.network.name, what, first), (0.0, 0))
+            if images:
+                return seconds / images, True
+        machine = "cuda" if device.torch.type == "cuda" else "cpu"
+        usual = find_data_set(config.protocol.data).seconds.get(machine, UNKNOWN[machine])
+        guess = SECONDS.get(config.network.name, {}).get(machine, usual)
+        later = METHODS[config.method.name].later_cost.get(machine, LATER[machine])
+        return guess * (1.0 if first else later), False
+
+
+@dataclass(frozen=True)
+class Estimate:
+    seconds: list[float]
+    """For each run next to the others, in the order given. The first run that needs a shared phase 0 pays for it."""
+    next_phase: list[float]
+    """For the phase that each run would begin with: this must fit for anything to be gained. A phase 0 that nobody has
+    finished counts in full for every run: the run that was to train it for the others may be stopped before."""
+    guessed: bool
+    """Whether any of it is not measured on this machine."""
+
+
+def estimate(
+    configs: Sequence[RunConfig], records: Iterable[Record], out: Path, workers: int = 1, store: Path | None = None
+) -> Estimate:
+    """Estimate runs in this order, `workers` at once. Phases in the store or in a checkpoint in `out` are done."""
+    pace, stored = Pace(records), set(_stored(store))
+    paid = set(stored)
+    seconds, next_phase, guessed = [], [], False
+    for config in configs:
+        device = Device.choose(config.engine)
+        protocol, (classes, images) = config.protocol, find_data_set(config.protocol.data).size
+        if not classes:  # data that says nothing: assume what the run needs
+            classes, images = sum(protocol.phase_sizes) or protocol.base + protocol.step, 500
+        stream = stream_of(protocol, classes)
+        first, *later = images_by_phase(config, stream, [images] * len(stream.order))
+        done = finished_phases(run_folder(out, config) / CHECKPOINT, config)
+        first_pace, first_known = pace.of(config, device, first=True)
+        later_pace, later_known = pace.of(config, device, first=False)
+        packed = workers if device.torch.type == "cuda" else 1  # a GPU is shared
+        wanted = {} if done else dict(_phase_zeros(config, first, len(stream.order), images))
+        unpaid, unfinished = (
+            sum(cost for shared, cost in wanted.items() if shared not in known) * first_pace * packed
+            for known in (paid, stored)
+        )
+        paid |= wanted.keys()
+        costs = [cost * later_pace * packed for cost in later[max(done - 1, 0) :]]
+        guessed = guessed or not (first_known and (later_known or not later))
+        seconds.append(unpaid + sum(costs))
+        next_phase.append(unfinished or next(iter(costs), 0.0))
+    return Estimate(seconds, next_phase, guessed)
+
+
+def _stored(store: Path | None) -> Iterator[str]:
+    """Yield the phase 0s in a store, by their settings alone: a run that looks for its own checks more."""
+    for path in sorted(store.glob("*.safetensors")) if store else []:
+        with contextlib.suppress(UserError):  # damaged: it will be made again
+            yield phase_zero_of(RunConfig.from_record(read_facts(path)["config"]))
+
+
+def _phase_zeros(config: RunConfig, own: int, classes: int, images: int) -> Iterator[tuple[str, int]]:
+    """Yield each phase 0 that a run needs, with its images: its own, and that of the oracle which it mimics."""
+    yield phase_zero_of(config), own
+    if trains_an_oracle(config):
+        oracle = replace(config, initial=(), protocol=replace(config.protocol, phase_sizes=(classes,)))
+        yield phase_zero_of(oracle), config.training.first.epochs * classes * images

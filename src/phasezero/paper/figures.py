@@ -1,0 +1,207 @@
+"""The figures of targets: from records, or from analyses of the models that runs left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from phasezero.analysis.compare import CLAIMS, TABLE_K, Finding, compare, write_findings
+from phasezero.analysis.measure import analyse_run
+from phasezero.errors import UserError
+from phasezero.paper.plan import RecordIndex, Request, as_run, attach, plan, shown_phase
+from phasezero.paper.tables import Output, Row, Table, cells_grid, curves_grid, methods_grid, runs_of
+from phasezero.paper.targets import CIFAR100
+from phasezero.records.analysis import Analysis, Form, analysis_name, read_analysis, shared_classes, write_analysis
+from phasezero.records.files import slug
+from phasezero.report.analyses import analysis_caption, analysis_cells, chosen_columns, findings_grid
+from phasezero.report.curves import draw_groups, draw_sweep
+from phasezero.report.grid import Grid
+from phasezero.report.spectra import draw_alpha_by_class, draw_alpha_panels, draw_information
+from phasezero.report.sphere import draw_sphere
+from phasezero.report.style import SUFFIXES, write_every_format
+from phasezero.runs.session import run_folder
+
+SHARED = 10
+"""Classes that all models of the paper's spectra share. It shows the first one, its appendix the others."""
+
+Measure = Callable[..., Analysis]
+"""Makes the analysis of a run's model, as `analyse_run` does."""
+
+FOLDER = "figures"
+"""The folder next to the records where `phasezero results` puts its figures and looks for them."""
+
+
+def analyse(table: Table, index: RecordIndex, out: Path, measure: Measure) -> list[Analysis]:
+    """Return the analyses of a table's models, under the names of its rows.
+
+    An analysis that exists is read. Others are made and written next to the run in `out`, also where a damaged analysis
+    exists, or one that lacks what the target shows.
+    """
+    found, target = [], table.target
+    for row, seed in ((one, seed) for one in table.rows for seed in one.records):
+        path, record = row.records[seed]
+        folder, phase = run_folder(out, row.seeded(seed)), shown_phase(target, record)
+        kept = index.analysis(target, path.parent, record) or index.analysis(target, folder, record)
+        if kept is None:
+            own = folder / analysis_name(phase)
+            write_analysis(own, measure(path.parent, phase=phase, future=target.shows_sphere))
+            index.analyses[own] = kept = read_analysis(own)
+        found.append(as_run(kept, row.seeded(seed), row.config.name))
+    return found
+
+
+def draw(
+    table: Table, index: RecordIndex, base: Path, suffixes: Sequence[str] = SUFFIXES, measure: Measure = analyse_run
+) -> Output:
+    """Return the tables of a target and its figure's files, whose names begin with `base`."""
+    view, rows = table.target.view, [row for row in table.rows if row.records]
+    if table.target.shows_models and (analyses := analyse(table, index, base.parent, measure)):
+        return _draw_models(table, analyses, base, suffixes)
+    if view == "curves":
+        return Output(curves_grid(table), files=_draw_curves(table, rows, base, suffixes))
+    if view == "sweep" and rows:
+        return Output(cells_grid(table), files=_draw_sweep(table, rows, base, suffixes))
+    return Output(methods_grid(table) if view == "methods" else cells_grid(table))
+
+
+def _draw_models(table: Table, analyses: Sequence[Analysis], base: Path, suffixes: Sequence[str]) -> Output:
+    """Return the models' numbers, the paper's statements that they agree with, and the figure."""
+    view, later, information = table.target.view, table.target.view == "later", table.target.view == "information"
+    form: Form = "unit" if information or table.target.shows_sphere else "raw"
+    classes = shared_classes(analyses, later=later)
+    drawn = {"spectra": classes[:1], "later": classes[:1], "classes": classes[1:SHARED]}.get(view)
+    caption = table.caption
+    if drawn:
+        names = dict(zip(analyses[0]["classes"], analyses[0]["class_names"], strict=True))
+        caption += f" {'Class' if len(drawn) == 1 else 'Classes'} drawn: {', '.join(names[one] for one in drawn)}."
+    elif drawn is not None:
+        which = " that came after phase 0" * later
+        caption += f" Nothing is drawn: the number of classes{which} that these models share is {len(classes)}."
+    further, files = [], []
+    left_out: list[str] = []
+    if findings := _check_statements(table, analyses, form, left_out):
+        further.append(findings_grid(findings, left_out))
+        files.append(base.with_name(f"{base.name}-findings.json"))
+        write_findings(files[0], findings, split="train", form=form)
+    if drawn is None or drawn:
+        make = partial(_draw_view, table, analyses, drawn or (), f"{caption} {_seeds(table)}")
+        files += write_every_format(base, make, suffixes)
+    measures = ("information", "floored", "constant") if information else tuple(f"alpha_{k}" for k in TABLE_K)
+    cells = analysis_cells(analyses, form=form, classes=classes or None)
+    about = analysis_caption(analyses, "train", form, classes=classes or None, later=later, columns=measures)
+    chosen = chosen_columns(cells, ["model", "n", "classes", "accuracy", *measures])
+    return Output(Grid(*chosen, f"{caption} {about}"), further, files)
+
+
+def _check_statements(table: Table, analyses: Sequence[Analysis], form: Form, left_out: list[str]) -> list[Finding]:
+    """Check what the paper states about these models; `left_out` gets what could not be compared."""
+    view, oracle = table.target.view, not _oracles(table).isdisjoint(one["name"] for one in analyses)
+    claims = [claim for claim in CLAIMS if (claim == "more information") == (view == "information")]
+    claims = [claim for claim in claims if oracle or claim != "nearer to the oracle"]
+    claims = [] if table.target.shows_sphere else claims
+    return compare(analyses, form=form, later=view == "later", claims=claims, left_out=left_out)
+
+
+def _oracles(table: Table) -> set[str]:
+    """Return the models that those with a term are compared with: without a term, of more classes at once than they.
+
+    Missing models of the figure count: no smaller model replaces the oracle.
+    """
+    most = max((row.config.protocol.first_classes for row in table.rows if row.config.initial), default=0)
+    plain = [row.config for row in table.rows if not row.config.initial]
+    return {config.name for config in plain if config.protocol.first_classes > most}
+
+
+def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str], caption: str, path: Path) -> None:
+    view, oracles = table.target.view, _oracles(table)
+    labels = {row.config.name: table.label(row.config) for row in table.rows}
+    with_terms = sorted({one["seen_classes"] for one in analyses if one["initial"]}) if view == "spectra" else []
+
+    def by_size(one: Analysis) -> str:
+        return f"{one['seen_classes']} classes"
+
+    def name(one: Analysis) -> str:
+        if view == "later":
+            return labels[one["name"]] if len(one["phase_sizes"]) > 1 else "oracle"
+        return labels[one["name"]] if with_terms and one["name"] not in oracles else by_size(one)
+
+    if view == "information":
+        draw_information(analyses, path, form="unit", caption=caption)
+    elif view == "classes":
+        draw_alpha_by_class(analyses, path, classes=classes, name=by_size, caption=caption)
+    elif table.target.shows_sphere:  # a panel for each row, with its first seed
+        titles = [row.panel for row in table.rows for _ in row.records]
+        first = dict(reversed(list(zip(titles, analyses, strict=True))))
+        panels = {title: first[title] for title in dict.fromkeys(titles)}
+        draw_sphere(panels, path, future=view == "sphere of all", caption=caption)
+    else:  # spectra: a panel for each number of classes that has models with a term, with the oracle in each
+        shown = [[one for one in analyses if one["seen_classes"] == n or one["name"] in oracles] for n in with_terms]
+        by_panel = {f"{size} classes": some for size, some in zip(with_terms, shown, strict=True)}
+        draw_alpha_panels(by_panel or {"": list(analyses)}, path, classes=classes, name=name, caption=caption)
+
+
+def _seeds(table: Table) -> str:
+    """Return how many seeds a figure shows, or which seed of a sphere: a table has a column for it."""
+    rows = [row for row in table.rows if row.records]
+    if table.target.shows_sphere:
+        drawn = {row.panel: min(row.records) for row in rows}
+        if len(set(drawn.values())) == 1:
+            return f"Seed {min(drawn.values())}."
+        return f"Seeds: {', '.join(f'{seed} ({panel})' for panel, seed in drawn.items())}."
+    counts = sorted({len(row.records) for row in rows})
+    return f"n={' to '.join(dict.fromkeys(map(str, (counts[0], counts[-1]))))}."
+
+
+def _draw_curves(table: Table, rows: Sequence[Row], base: Path, suffixes: Sequence[str]) -> list[Path]:
+    """Draw a file for each panel. Its caption counts its own runs."""
+    paths: list[Path] = []
+    for title in dict.fromkeys(row.panel for row in rows):
+        panel = replace(table, rows=[row for row in table.rows if row.panel == title])
+        groups = [runs_of(table, row) for row in rows if row.panel == title]
+        part = base.with_name("-".join(filter(None, [base.name, slug(title.partition(":")[0]).lower()])))
+        make = partial(draw_groups, groups, title=title, caption=f"{panel.caption} {_seeds(panel)}")
+        paths += write_every_format(part, make, suffixes)
+    return paths
+
+
+def _draw_sweep(table: Table, rows: Sequence[Row], base: Path, suffixes: Sequence[str]) -> list[Path]:
+    """Draw a curve over eta for each S, and where --method added methods, for each of them."""
+    points: dict[tuple[str, int], list[tuple[float, list[float]]]] = {}
+    for row in rows:
+        eta = sum(term.weight for term in row.config.initial if term.name == "cwd")
+        others = tuple(term for term in row.config.initial if term.name != "cwd")
+        label = table.label(replace(row.config, initial=others))
+        points.setdefault((label, row.config.protocol.step), []).append((eta, row.averages))
+    several = len({label for label, _ in points}) > 1
+    curves = {f"{label}, " * several + f"S={step}": sorted(some) for (label, step), some in points.items()}
+    labels = {"x_label": "CwD coefficient eta", "y_label": "Average incremental accuracy (%)"}
+    make = partial(draw_sweep, curves, caption=f"{table.caption} {_seeds(table)}", **labels)
+    return write_every_format(base, make, suffixes)
+
+
+def figures_of(target: str, folder: Path) -> list[Path]:
+    """Return a target's figures on CIFAR100 that were drawn for a folder of records; one file for each panel."""
+    return sorted((folder / FOLDER).glob(f"{target}-{CIFAR100}*.svg"))
+
+
+def draw_figures(names: Sequence[str], folder: Path, index: RecordIndex) -> list[Path]:
+    """Draw these targets on CIFAR100 as SVG, from all seeds in a folder of records; remove older figures of them.
+
+    Nothing is run or analysed for them, and a figure about phase-0 terms needs a run with a term.
+    """
+    seeds = tuple(sorted({record["seed"] for _, record in index.records}))
+    drawn: list[Path] = []
+    try:
+        for table in (attach(table, index, states=False) for table in plan(Request(tuple(names), (CIFAR100,), seeds))):
+            about_terms = any(row.config.initial for row in table.rows)
+            if any(row.records for row in table.rows if row.config.initial or not about_terms):
+                drawn += draw(table, index, folder / FOLDER / f"{table.target.name}-{CIFAR100}", (".svg",)).files
+        figures = sorted(path for path in drawn if path.suffix == ".svg")  # the others are statements that were checked
+        for other in {*drawn, *(old for name in names for old in figures_of(name, folder))} - set(figures):
+            other.unlink()
+    except OSError as error:
+        why = error.strerror or error
+        raise UserError(f"{folder / FOLDER} cannot be written: {why}; leave out --figures") from None
+    return figures

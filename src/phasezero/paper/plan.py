@@ -1,0 +1,287 @@
+"""From a request to tables: the rows of each target, the records that exist, and the runs that are missing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from phasezero.analysis.information import FLOOR
+from phasezero.config import RunConfig
+from phasezero.data.catalog import find_data_set
+from phasezero.engine.store import phase_zero_of
+from phasezero.errors import UserError, unknown
+from phasezero.identity import run_key
+from phasezero.paper.tables import Found, Row, Table, method_label, precision_of
+from phasezero.paper.targets import TARGETS, Block, Target
+from phasezero.presets import build_config, with_name, with_settings
+from phasezero.records.analysis import Analysis, analysis_name, floors, read_analysis
+from phasezero.records.run import Record, class_hash, summarise
+from phasezero.runs.session import CHECKPOINT
+
+SHORT_EPOCHS = 2
+"""Epochs of a later phase on the glyphs, where their preset has 6: a table of 27 runs then takes minutes."""
+
+NOT_SET = {
+    "seed": "say --seeds",
+    "name": "a table or figure names its runs itself",
+    "protocol.data": "say --data, so that every output names the data",
+}
+"""Settings that say which run it is. Setting them by hand would make tables show other runs than they name."""
+
+T = TypeVar("T", Record, Analysis)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `phasezero reproduce` was asked for. Empty fields mean all that the paper shows."""
+
+    targets: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    methods: tuple[str, ...] = ()
+    """Names (`lucir`: with and without terms), labels (`lucir+cwd`), or any other METHOD[+TERM[:WEIGHT]]."""
+    steps: tuple[int, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    full: bool = False
+    """Whether runs on the glyphs are as long as their presets."""
+
+
+def choose_data(target: Target, data: Sequence[str]) -> Sequence[str]:
+    """Return the data sets asked for, or the paper's; raise UserError for data that is known not to fit the target.
+
+    Where the number of classes is not known (0), the phases are checked when the data is loaded.
+    """
+    needed = max((sum(sizes) for block in target.blocks for sizes in block.sizes), default=0)
+    for name, one in ((name, find_data_set(name)) for name in data):
+        classes, problem = one.size[0], f"{target.name} is not defined on {name!r}"
+        if classes and (classes < needed or (classes != 100 and any(block.bases for block in target.blocks))):
+            raise UserError(f"{problem}: it needs {max(needed, 100)} classes, not {classes}")
+        if one.recipe.base is None and not all(block.bases or block.sizes for block in target.blocks):
+            raise UserError(f"{problem}, which has no usual B and S")
+    return list(dict.fromkeys(data)) or target.data
+
+
+def plan(request: Request) -> list[Table]:
+    """Return what to show, without records."""
+    for key, instead in NOT_SET.items():
+        if key in request.settings:
+            raise UserError(f"--set {key}: {instead}")
+    for name in request.targets:
+        if name not in (*TARGETS, "all"):
+            raise unknown("table or figure", name, [*TARGETS, "all"])
+    names = TARGETS if "all" in request.targets else dict.fromkeys(request.targets)
+    chosen = [(TARGETS[name], data) for name in names for data in choose_data(TARGETS[name], request.data)]
+    extra = _check_choice(request, chosen)
+    words = " and ".join(", ".join(some) for some in (request.methods, [f"S={one}" for one in request.steps]) if some)
+    tables = []
+    for target, data in chosen:
+        rows = expand(target, data, request, () if target.shows_models else extra)
+        left_out = sum(not row.extra for row in rows) < len(expand(target, data))
+        seeds = request.seeds or target.seeds
+        tables += [Table(target, data, rows, seeds, request.settings, words if left_out else "")] if rows else []
+    if not tables:
+        raise UserError("nothing is left of these tables and figures; loosen --method or --step")
+    return tables
+
+
+def _check_choice(request: Request, chosen: Sequence[tuple[Target, str]]) -> list[str]:
+    """Return the methods that no target lists, to be added; raise UserError for a choice that leaves nothing."""
+    listed = [row.config for target, data in chosen for row in expand(target, data)]
+    methods = {name for config in listed for name in (config.method.name, config.label)}
+    extra = [name for name in request.methods if name not in methods]
+    if extra and all(target.shows_models for target, _ in chosen):
+        raise UserError(f"--method: {unknown('method here', extra[0], methods)}")
+    steps = {config.protocol.step for config in listed if not config.protocol.phase_sizes}
+    for step in set(request.steps) - steps:
+        known = " or ".join(f"S={one}" for one in sorted(steps, reverse=True)) or "no S"
+        raise UserError(f"--step {step}: these tables and figures have {known}")
+    return extra
+
+
+def _usual(run: str, data: str) -> RunConfig:
+    recipe, (method, *terms) = find_data_set(data).recipe, run.split("+")
+    return build_config(method, data, initial=terms, base=recipe.base or 1, step=recipe.steps[0])
+
+
+def expand(target: Target, data: str, request: Request = Request(), extra: Sequence[str] = ()) -> list[Row]:
+    """Return the rows of a target on a data set, with `extra` methods besides those of the paper."""
+    rows: list[Row] = []
+    for block in target.blocks:
+        listed = block.on_glyphs if data == "glyphs" and block.on_glyphs else block.runs
+        configs = {run: _usual(run, data) for run in (*listed, *extra)}
+        spelled = {run: config.name.partition("/")[0] for run, config in configs.items()}
+        asked_for = {spelled[run] for run in extra}
+        for protocol in _protocols(block, data, request.steps):
+            shown: dict[str, Row] = {}
+            for run, usual in configs.items():
+                names = {usual.method.name, usual.label}
+                if request.methods and names.isdisjoint(request.methods) and spelled[run] not in asked_for:
+                    continue
+                config = usual.override({**protocol, **block.settings})
+                if data == "glyphs" and not request.full and len(config.protocol.phase_sizes) != 1:
+                    config = with_settings(config, {"later.epochs": SHORT_EPOCHS})
+                config = with_name(with_settings(config, request.settings))
+                panel = block.title.format(method=method_label(config))
+                shown.setdefault(spelled[run], Row(panel, config, run not in listed))
+            rows += shown.values()
+    return rows
+
+
+def _protocols(block: Block, data: str, steps: Sequence[int]) -> Iterator[dict[str, Any]]:
+    recipe = find_data_set(data).recipe
+    yield from ({"protocol.phase_sizes": list(sizes)} for sizes in block.sizes)
+    every = product(block.bases or (recipe.base,), block.steps or recipe.steps, block.exemplars)
+    for base, step, kept in every if not block.sizes else ():
+        if not steps or step in steps:
+            yield {"protocol.base": base, "protocol.step": step, "protocol.memory": f"per_class:{kept}"}
+
+
+class Index(Generic[T]):
+    """Records, or analyses, by what they were made with, whatever they are called and wherever they are."""
+
+    def __init__(self, made: Iterable[tuple[Path, T]] = ()) -> None:
+        self._runs: dict[str, list[tuple[Path, T]]] = {}
+        self._phase_zeros: dict[str, list[tuple[Path, T]]] = {}
+        self.add(made)
+
+    def add(self, made: Iterable[tuple[Path, T]]) -> None:
+        for path, one in made:
+            with contextlib.suppress(UserError):  # made by another version, with settings that no longer exist
+                config = RunConfig.from_record(one["config"])
+                self._runs.setdefault(run_key(config), []).append((path, one))
+                self._phase_zeros.setdefault(phase_zero_of(config), []).append((path, one))
+
+    def runs(self, config: RunConfig) -> list[tuple[Path, T]]:
+        """Return what a configuration made, with all seeds."""
+        return self._runs.get(run_key(config), [])
+
+    def same_phase_zero(self, config: RunConfig) -> list[tuple[Path, T]]:
+        """Return what shares the configuration's seed and phase 0, whatever follows; its own method comes first.
+
+        AANet's phase 0 is LUCIR's by its settings, but each may have been trained for itself.
+        """
+        found = self._phase_zeros.get(phase_zero_of(config), [])
+        return sorted(found, key=lambda one: one[1]["method"] != config.method.name)
+
+
+class RecordIndex(Index[Record]):
+    """The records that were found, and the analyses next to them. Each file is read once."""
+
+    def __init__(self, records: Iterable[Found] = (), analyses: Mapping[Path, Analysis] | None = None) -> None:
+        self.records: list[Found] = []
+        self.analyses: dict[Path, Analysis | None] = dict(analyses or {})
+        self.damaged: list[str] = []
+        """Why analyses could not be read."""
+        super().__init__(records)
+
+    def add(self, made: Iterable[Found]) -> None:
+        self.records += (found := list(made))
+        super().add(found)
+
+    def analysis(self, target: Target, folder: Path, record: Record) -> Analysis | None:
+        """Return the analysis in a run's folder that a target shows, if it can be read and has what is shown."""
+        path = folder / analysis_name(shown_phase(target, record))
+        if path not in self.analyses:
+            self.analyses[path] = None
+            try:
+                self.analyses[path] = read_analysis(path) if path.exists() else None
+            except UserError as error:
+                self.damaged.append(str(error))
+        if (found := self.analyses[path]) is None:
+            return None
+        if target.shows_sphere:
+            whole = len(found["classes"]) == found["data"]["classes"]
+            return found if whole and found["points"] is not None else None
+        # Information with another floor cannot be compared; nothing else depends on it.
+        return found if target.view != "information" or floors([found], "train", "unit") == [FLOOR] else None
+
+
+def shown_phase(target: Target, record: Record) -> int:
+    """Return the phase whose model a target shows: phase 0 for a sphere, else the last one."""
+    return 0 if target.shows_sphere else len(record["phases"]) - 1
+
+
+def as_run(analysis: Analysis, config: RunConfig, name: str) -> Analysis:
+    """Return the analysis as that of a row's run, as if the run had ended with the analysed phase.
+
+    Seeds from runs of other names and lengths then form one group. Classes that came later do not count.
+    """
+    seen = class_hash(analysis["classes"][: analysis["seen_classes"]])
+    changed = {"name": name, "method": config.method.name, "config": config.to_dict()}
+    return cast(Analysis, {**analysis, **changed, "data": {**analysis["data"], "class_hash": seen}})
+
+
+def usual_precision(found: Iterable[Found]) -> str:
+    """Return the precision that most records have; the first of equally frequent ones, empty without records."""
+    counts = Counter(map(precision_of, found))
+    return counts.most_common(1)[0][0] if counts else ""
+
+
+def with_records(row: Row, found: Iterable[Found], seeds: Sequence[int] | None = None, precision: str = "") -> Row:
+    """Return the row with its records. Of two records of a seed, that of `precision` counts, else the first."""
+    by_seed: dict[int, Found] = {}
+    for path, record in sorted(found, key=lambda one: precision_of(one) != precision):
+        if seeds is None or record["seed"] in seeds:
+            by_seed.setdefault(record["seed"], (path, record))
+    return replace(row, records=dict(sorted(by_seed.items())))
+
+
+def by_precision(row: Row, index: RecordIndex) -> list[Row]:
+    """Return the row once for each precision that it was run in."""
+    runs = index.runs(row.config)
+    return [
+        replace(with_records(row, [one for one in runs if precision_of(one) == precision]), precision=precision)
+        for precision in sorted(set(map(precision_of, runs)))
+    ]
+
+
+def attach(table: Table, index: RecordIndex, *, states: bool = True) -> Table:
+    """Return the table with the records that exist. A precision that was asked for must be theirs.
+
+    A figure of models also needs a model's state or its analysis; without `states` it must be the analysis. A model
+    after phase 0 may come from a longer run, by its analysis. Of a seed in several precisions, the precision counts
+    that most records of the table have.
+    """
+    target, found = table.target, []
+    for row in table.rows:
+        runs, wanted = index.runs(row.config), row.config.engine.precision
+        if target.shows_models:
+            kept = {path for path, _ in runs if states and (path.parent / CHECKPOINT).exists()}
+            alone = len(row.config.protocol.phase_sizes) == 1 and not target.shows_sphere  # which shows later classes
+            seeds = table.seeds if alone else ()
+            longer = [one for seed in seeds for one in index.same_phase_zero(row.seeded(seed))]
+            own = {path for path, _ in runs}
+            runs = runs + [(path, _first_phase(record)) for path, record in longer if path not in own]
+            runs = [one for one in runs if one[0] in kept or index.analysis(target, one[0].parent, one[1])]
+        found.append([one for one in runs if wanted in ("auto", precision_of(one))])
+    usual = usual_precision(one for runs in found for one in runs)
+    rows = [with_records(row, runs, table.seeds, usual) for row, runs in zip(table.rows, found, strict=True)]
+    return replace(table, rows=rows)
+
+
+def _first_phase(record: Record) -> Record:
+    first = record["phases"][:1]
+    return cast(Record, {**record, "phases": first, "summary": summarise(first)})
+
+
+def missing_runs(tables: Iterable[Table]) -> list[RunConfig]:
+    """Return what is left to run, each run once, in an order that lets parallel runs share phase 0.
+
+    All runs of the first seed come first. Of those, first one run for each phase 0, then a second for each, and so on:
+    a run that starts together with another of the same phase 0 would train it again.
+    """
+    configs: dict[str, RunConfig] = {}
+    for row, seed in ((row, seed) for table in tables for row in table.rows for seed in table.seeds):
+        if seed not in row.records:
+            configs.setdefault(f"{seed} {run_key(row.config)}", row.seeded(seed))
+    times: Counter[str] = Counter()
+    ranks: dict[str, tuple[int, int]] = {}
+    for key, config in configs.items():
+        ranks[key] = config.seed, times[phase_zero_of(config)]
+        times[phase_zero_of(config)] += 1
+    return [configs[key] for key in sorted(configs, key=lambda key: ranks[key])]

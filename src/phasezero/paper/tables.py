@@ -1,0 +1,310 @@
+"""The table of a target on one data set next to the paper's numbers, and the files that hold it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from phasezero.config import RunConfig
+from phasezero.identity import Group
+from phasezero.initial import TERMS
+from phasezero.methods import METHODS, classifier_of
+from phasezero.paper.targets import IMAGENET100, PAPER_NAMES, Target
+from phasezero.presets import usual_config
+from phasezero.records.files import write_whole
+from phasezero.records.run import Record
+from phasezero.report.grid import NOTHING, Cell, Grid, Spread, comma_separated, latex, markdown
+from phasezero.report.published import PublishedCell, gain, gap, published_cell
+from phasezero.report.tables import Runs, accuracies_of, seen_classes, spread
+
+NOT_RUN = "not run"
+ABOUT_CELLS = (
+    "Average incremental accuracy in percent, mean ± sample standard deviation over n runs. Gap: ours minus the "
+    "paper's, where both use the same data. Gain: over the same method without the term."
+)
+
+Found = tuple[Path, Record]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table or a curve of a figure: the runs of one configuration, by seed."""
+
+    panel: str
+    config: RunConfig
+    extra: bool = False
+    """Whether --method added it: it has no published number."""
+    records: Mapping[int, Found] = field(default_factory=dict)
+    """The records that exist, by seed, in the order of seeds."""
+    precision: str = ""
+    """The precision of all records, where each precision has a row of its own; else empty."""
+
+    @property
+    def weight(self) -> float:
+        """Return the weight of the phase-0 term; 0 without a term."""
+        return self.config.initial[0].weight if self.config.initial else 0.0
+
+    @property
+    def averages(self) -> list[float]:
+        """Return the average incremental accuracy of each run, by the classifier that its method is known by."""
+        found = [record["summary"].get(classifier_of(record["method"])) for _, record in self.records.values()]
+        return [metrics["average_incremental_accuracy"] for metrics in found if metrics is not None]
+
+    @property
+    def sizes(self) -> tuple[str, str, str]:
+        """Return B, S and R as a table shows them."""
+        protocol = self.config.protocol
+        first, *later = protocol.phase_sizes or (protocol.base, protocol.step)
+        return str(first), "+".join(map(str, later)) or "-", protocol.memory.removeprefix("per_class:")
+
+    def seeded(self, seed: int) -> RunConfig:
+        return replace(self.config, seed=seed)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A target on one data set: its rows, with the records that exist."""
+
+    target: Target
+    data: str
+    rows: Sequence[Row]
+    seeds: Sequence[int] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What was changed by hand."""
+    chosen: str = ""
+    """What --method and --step chose, where they left rows out."""
+    diverged: int = 0
+    """How many of the runs without a record are known to have diverged."""
+
+    @property
+    def replaced(self) -> str:
+        """Return the remark that the data is not the paper's; empty where it is."""
+        if self.data in self.target.data:
+            return ""
+        if self.data.startswith("imagenet100-") and IMAGENET100 in self.target.data:
+            return f"{self.data} is another choice of 100 classes than the paper's ({IMAGENET100})."
+        *others, last = [PAPER_NAMES[one] for one in self.target.data]
+        names = f"{', '.join(others)} and {last}" if others else last
+        return f"{self.data} replaces {names}, which the paper used; published numbers are for {self.dataset}."
+
+    @property
+    def dataset(self) -> str:
+        """Return the paper's name of the data set whose published numbers are shown."""
+        own = IMAGENET100 if self.data.startswith("imagenet100-") else self.data
+        return PAPER_NAMES[own if own in self.target.data else self.target.data[0]]
+
+    @property
+    def remarks(self) -> list[str]:
+        """Return what keeps these numbers from being the paper's; every output shows it."""
+        said = [self.replaced]
+        configs = [(row.config, usual_config(row.config)) for row in self.rows if self.data == "glyphs"]
+        later = {tuple(one.training.later.epochs for one in pair) for pair in configs}
+        for epochs, usual in sorted(pair for pair in later if pair[0] < pair[1]):
+            said.append(f"Later phases are trained for {epochs} epochs instead of the preset's {usual}.")
+        if self.settings:
+            said.append(f"Changed by hand: {', '.join(f'{key}={value}' for key, value in self.settings.items())}.")
+        if self.chosen:
+            said.append(f"Only {self.chosen}; the other rows are left out.")
+        if extra := dict.fromkeys(self.label(row.config) for row in self.rows if row.extra):
+            said.append(f"Not in the paper: {', '.join(extra)}.")
+        used = [(row, sorted(set(map(precision_of, row.records.values())))) for row in self.rows]
+        if mixed := [f"{self.label(row.config)}: {', '.join(some)}" for row, some in used if len(some) > 1]:
+            said.append(f"Runs in different precisions are averaged together ({'; '.join(mixed)}).")
+        missing = sum(seed not in row.records for row in self.rows for seed in self.seeds) - self.diverged
+        for number, what in ((self.diverged, "diverged"), (missing, "are missing")):
+            if number:
+                said.append(f"{number} of {len(self.seeds) * len(self.rows)} runs {what}.")
+        return [*filter(None, [*said, self.target.note])]
+
+    @property
+    def caption(self) -> str:
+        name = self.target.name.replace("table", "Table ").replace("fig", "Fig. ")
+        where = PAPER_NAMES.get(self.data, self.data)
+        return " ".join([f"{name} of the paper, on {where}: {self.target.title}.", *self.remarks])
+
+    def label(self, config: RunConfig) -> str:
+        """Return `LUCIR + CwD`; with the coefficient where it is unusual, or where rows of the method differ in it."""
+        alike = [row.config for row in self.rows if row.config.method_name == config.method_name]
+        several = len({term.weight for one in alike for term in one.initial if term.name == "cwd"}) > 1
+        parts = [method_label(config)]
+        for term, usual in zip(config.initial, usual_config(config).initial, strict=True):
+            kind = TERMS[term.name]
+            unusual = several or kind.looks_ahead or term != usual
+            parts.append((kind.label or term.name) + f" ({kind.coefficient} {term.weight:g})" * unusual)
+        return " + ".join(parts)
+
+    def published(self, row: Row) -> PublishedCell | None:
+        """Return the paper's cell for a row.
+
+        There is none for models and for a curve over coefficients on other data, where another coefficient is usual.
+        """
+        if row.extra or self.target.shows_models or (self.target.view == "sweep" and self.replaced):
+            return None
+        return published_cell(row.config, self.dataset)
+
+
+def precision_of(found: Found) -> str:
+    return found[1]["environment"]["precision"]
+
+
+def method_label(config: RunConfig) -> str:
+    """Return how tables write a method: `LUCIR`, `LUCIR (original)`."""
+    plain, variant = METHODS[config.method.name].label or config.method.name, config.method.variant
+    return f"{plain} ({variant})" if variant else plain
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A row next to the paper's cell, and next to the same method without its phase-0 term."""
+
+    ours: Sequence[float]
+    cell: PublishedCell | None
+    plain: Row | None
+    """The row without the term, in the same precision."""
+    gap: float | None
+    gain: float | None
+    published_gain: float | None
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Return ours, n, the paper's number, the gap, our gain and the paper's gain."""
+        ours: Cell = spread(self.ours) if self.ours else NOT_RUN
+        paper: Cell = Spread(self.cell.mean, self.cell.std) if self.cell else NOTHING
+        return [ours, str(len(self.ours)), paper, *map(signed, (self.gap, self.gain, self.published_gain))]
+
+
+def signed(difference: float | None) -> Cell:
+    return NOTHING if difference is None else Spread(difference, sign=True)
+
+
+def compare_row(table: Table, row: Row) -> Comparison:
+    """Compare a row with the paper and with the same method without the term."""
+    ours, cell, own = row.averages, table.published(row), (row.config.method_name, row.sizes)
+    twins = [one for one in table.rows if not one.config.initial and (one.config.method_name, one.sizes) == own]
+    twins = twins if row.config.initial else []
+    plain = next((one for one in twins if one.precision == row.precision or not row.records), None)
+    before, theirs = plain.averages if plain else [], table.published(twins[0]) if twins else None
+    comparable = not table.replaced and all(key.startswith("engine.") for key in table.settings)
+    away = gap(ours, cell) if ours and cell and comparable else None
+    added = gain(ours, before) if ours and before else None
+    return Comparison(ours, cell, plain, away, added, gain([cell.mean], [theirs.mean]) if cell and theirs else None)
+
+
+def cells_grid(table: Table) -> Grid:
+    """Return one line a row: ours and the paper's, and what a phase-0 term gains in both."""
+    paper = f"paper ({table.dataset})" if table.replaced else "paper"
+    header = ["method", "B", "S", "R", "ours", "n", paper, "gap", "gain", "paper's gain"]
+    several = len({row.precision for row in table.rows}) > 1
+    names = [table.label(row.config) + f" ({row.precision})" * several for row in table.rows]
+    lines = [[name, *row.sizes, *compare_row(table, row).cells] for name, row in zip(names, table.rows, strict=True)]
+    return Grid(header, lines, f"{table.caption} {ABOUT_CELLS}")
+
+
+def curves_grid(table: Table, *, every_phase: bool = False) -> Grid:
+    """Return the same with the accuracy after phase 0 and after the last phase; or after each, by the classes seen."""
+    cells = cells_grid(table)
+    curves = [_curve(table, row) for row in table.rows]
+    counts = sorted({count for curve in curves for count in curve}) if every_phase else []
+    header = [*cells.header[:4], "phase 0", *(f"{count} classes" for count in counts), "last", *cells.header[4:]]
+    lines: list[list[Cell]] = []
+    for curve, line in zip(curves, cells.rows, strict=True):
+        known = list(curve.values()) or [NOTHING]
+        lines.append([*line[:4], known[0], *(curve.get(count, NOTHING) for count in counts), known[-1], *line[4:]])
+    return Grid(header, lines, cells.caption)
+
+
+def runs_of(table: Table, row: Row) -> Runs:
+    """Return a row's runs as a group for a figure."""
+    return Group(table.label(row.config), tuple(record for _, record in row.records.values()))
+
+
+def _curve(table: Table, row: Row) -> dict[int, Cell]:
+    """Return the accuracy after each phase by the number of classes seen, by the method's own classifier."""
+    if not row.records:
+        return {}
+    runs = runs_of(table, row)
+    accuracies = accuracies_of(runs, classifier_of(row.config.method.name)) or []
+    return dict(zip(seen_classes(runs), map(spread, accuracies), strict=False))
+
+
+def methods_grid(table: Table) -> Grid:
+    """Return Table 1 as the paper prints it: one line a method, three columns for each S (ours, the paper's, the gap).
+
+    Below each line with a phase-0 term is what the term gains: ours and the paper's.
+    """
+    by_label: dict[str, dict[str, Row]] = {}
+    for row in table.rows:
+        by_label.setdefault(table.label(row.config), {})[row.sizes[1]] = row
+    steps = list(dict.fromkeys(row.sizes[1] for row in table.rows))
+    header = ["method", *(part for step in steps for part in (f"S={step}", "paper", "gap"))]
+    lines: list[list[Cell]] = []
+    for label, by_step in by_label.items():
+        compared = [compare_row(table, by_step[step]) if step in by_step else None for step in steps]
+        line: list[Cell] = [label]
+        gains: list[Cell] = [f"gain of {label.partition(' + ')[2]}"]
+        for one in compared:
+            ours, n, paper, away, own, theirs = one.cells if one else [NOTHING] * 6
+            line += [replace(ours, note=f"n={n}") if isinstance(ours, Spread) else ours, paper, away]
+            gains += [own, theirs, NOTHING]
+        lines += [line, gains] if any(isinstance(one, Spread) for one in gains) else [line]
+    return Grid(header, lines, f"{table.caption} {ABOUT_CELLS}")
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is shown for a target: its table, the tables of statements that were checked, files of figures and data."""
+
+    grid: Grid
+    further: Sequence[Grid] = ()
+    files: Sequence[Path] = ()
+
+
+def write_texts(table: Table, output: Output, base: Path) -> list[Path]:
+    """Write base.md (with pictures and the records behind the numbers), base.tex and base.csv (one line a row)."""
+    start, grids, behind = base.parent, [output.grid, *output.further], []
+    for row in table.rows:
+        for seed, (path, record) in row.records.items():
+            made = [str(seed), computed_on(record), relative(path, start)]
+            behind.append([table.label(row.config), row.config.name, *made])
+    title, remarks = table.target.title, "".join(f"- {remark}\n" for remark in table.remarks)
+    pictures = "".join(f"![{title}]({path.name})\n\n" for path in output.files if path.suffix == ".png")
+    text = f"# {table.target.name}: {title}\n\n{remarks}\n{pictures}" + "\n".join(map(markdown, grids))
+    if behind:
+        text += "\n## Records\n\n" + markdown(Grid(["method", "run", "seed", "computed on", "record"], behind, words=5))
+    csv = comma_separated(_for_programs(table, output.grid, start))
+    written = {".md": text, ".tex": "\n".join(map(latex, grids)), ".csv": csv}
+    paths = {suffix: base.with_name(base.name + suffix) for suffix in written}
+    for suffix, path in paths.items():
+        write_whole(path, written[suffix])
+    return list(paths.values())
+
+
+def _for_programs(table: Table, grid: Grid, start: Path) -> Grid:
+    """Return the table for a file without a caption: data, remarks and records are columns."""
+    if table.target.view == "methods":
+        grid = cells_grid(table)
+    elif table.target.view == "curves":
+        grid = curves_grid(table, every_phase=True)
+    rows: list[Row | None] = list(table.rows)
+    if grid.header[0] == "model":  # which are sorted, and named after their runs
+        by_name = {row.config.name: row for row in table.rows}
+        rows = [by_name.get(str(line[0])) for line in grid.rows]
+    remarks = " ".join(table.remarks)
+    lines: list[list[Cell]] = []
+    for line, row in zip(grid.rows, rows, strict=True):
+        paths = [relative(path, start) for path, _ in row.records.values()] if row else []
+        plain = [NOTHING if cell == NOT_RUN else cell for cell in line]  # a column of numbers has no words
+        lines.append([*plain, table.data, remarks, " ".join(paths)])
+    return Grid([*grid.header, "data", "remarks", "records"], lines)
+
+
+def computed_on(record: Record) -> str:
+    return f"{record['environment']['device_name']}, {record['environment']['precision']}"
+
+
+def relative(path: Path, start: Path) -> str:
+    """Return a path as seen from a folder."""
+    return Path(os.path.relpath(path.resolve(), start.resolve())).as_posix()

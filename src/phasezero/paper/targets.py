@@ -1,0 +1,68 @@
+"""The paper's tables and figures as data, from targets.yaml: which runs each shows, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, Literal
+
+import yaml
+
+View = Literal[
+    "methods", "cells", "curves", "sweep", "spectra", "classes", "later", "information", "sphere", "sphere of all"
+]
+
+CIFAR100, IMAGENET100, IMAGENET = "cifar100", "imagenet100-cwd", "imagenet"
+PAPER_NAMES = {CIFAR100: "CIFAR100", IMAGENET100: "ImageNet100", IMAGENET: "ImageNet"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A product: every run with every base B, step S and number of exemplars R, or with every list of phase sizes."""
+
+    runs: Sequence[str]
+    """METHOD[+TERM[:WEIGHT]]. A weight that is left out is the published one for the data."""
+    bases: Sequence[int] = ()
+    """Empty: the data set's own (50; ImageNet: 100). Likewise the steps (10, 5, 2; ImageNet: 100, 50)."""
+    steps: Sequence[int] = ()
+    exemplars: Sequence[int] = (20,)
+    sizes: Sequence[Sequence[int]] = ()
+    title: str = ""
+    """The title of the panel that shows these runs, `{method}` for the method's label. Empty: there is one panel."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    on_glyphs: Sequence[str] = ()
+    """Replaces `runs` on the embedded data, whose usual eta is 0.1. Empty: the same runs."""
+
+
+@dataclass(frozen=True)
+class Target:
+    name: str
+    title: str
+    view: View
+    blocks: Sequence[Block]
+    data: Sequence[str] = (IMAGENET100,)
+    """What the paper used. Any other data set replaces it."""
+    note: str = ""
+    """What the paper leaves open."""
+
+    @property
+    def shows_models(self) -> bool:
+        """Tell whether it shows trained models, not accuracies."""
+        return self.view not in ("methods", "cells", "curves", "sweep")
+
+    @property
+    def shows_sphere(self) -> bool:
+        return self.view in ("sphere", "sphere of all")
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Return the seeds that the paper used: three for accuracies, one for models."""
+        return (0,) if self.shows_models else (0, 1, 2)
+
+
+_TEXT = resources.files("phasezero.paper").joinpath("targets.yaml").read_text(encoding="utf-8")
+TARGETS = {
+    name: Target(name, **{**facts, "blocks": [Block(**block) for block in facts["blocks"]]})
+    for name, facts in yaml.safe_load(_TEXT).items()
+}

@@ -1,0 +1,1 @@
+"""Records of runs and analyses: what they hold, how they are read, written and checked."""

@@ -1,0 +1,153 @@
+"""The analysis of a model as data: one JSON file for a run and a phase; figures and comparisons are views of it.
+
+Models are large and stay where they were trained; their analyses are small and can be kept beside the records.
+Shares (alpha_k) are rounded to six decimals, other numbers to six significant digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NotRequired, TypedDict, cast
+
+from phasezero.errors import UserError
+from phasezero.records.files import find_files
+from phasezero.records.jsonfile import Lists, check_content, load_schema, read_json, write_json
+from phasezero.records.run import RunFacts
+
+FORMAT = "phasezero-analysis-1"
+
+Split = Literal["train", "test"]
+SPLITS: tuple[Split, ...] = ("train", "test")
+Form = Literal["raw", "unit"]
+FORMS: tuple[Form, ...] = ("raw", "unit")
+"""Features as they are, or each of unit length."""
+
+
+class Information(TypedDict):
+    mean: float
+    by_class: list[float]
+    floor: float
+    floored: list[int]
+    unavoidable: list[int]
+
+
+class OverlapRecord(TypedDict):
+    scatter_ratio: float | None
+    nearest_mean_error: float
+    seen_as_future: float | None
+    future_as_seen: float | None
+
+
+class Measurement(TypedDict):
+    alpha_mean: list[float]
+    alpha: list[list[float]]
+    variance: list[float]
+    spectrum_mean: list[float]
+    information: Information
+    overlap: OverlapRecord
+
+
+class SplitAnalysis(TypedDict):
+    images: list[int]
+    constant_features: NotRequired[int]
+    raw: Measurement
+    unit: Measurement
+
+
+class Points(TypedDict):
+    train: list[list[list[float]]]
+    test: list[list[list[float]]]
+
+
+class Analysis(RunFacts):
+    format: str
+    phasezero: str
+    phase: int
+    phase_sizes: list[int]
+    seen_classes: int
+    accuracy: float
+    classes: list[str]
+    class_names: list[str]
+    feature_size: int
+    k: list[int]
+    train: SplitAnalysis
+    test: SplitAnalysis
+    points: Points | None
+
+
+def analysis_name(phase: int | str) -> str:
+    """Return the name of the file for the model after a phase."""
+    return f"analysis-phase{phase}.json"
+
+
+def write_analysis(path: str | Path, analysis: Analysis) -> None:
+    """Write one analysis, whole or not at all."""
+    write_json(path, analysis, "analysis")
+
+
+def read_analysis(path: str | Path) -> Analysis:
+    """Read one analysis."""
+    return parse_analysis(Path(path), read_json(Path(path), "analysis"))
+
+
+def parse_analysis(path: Path, value: dict[str, Any]) -> Analysis:
+    """Check an analysis that was read from a file."""
+    if (found := value.get("format", "none")) != FORMAT:
+        raise UserError(f"{path}: the format is {found!r}, this phasezero reads {FORMAT!r}")
+    check_content(path, value, "analysis", _lists)
+    return cast(Analysis, value)
+
+
+def _lists(analysis: dict[str, Any]) -> Lists:
+    classes, ks, points = len(analysis["classes"]), len(analysis["k"]), analysis["points"]
+    yield "phase_sizes", analysis["phase_sizes"], analysis["phase"] + 1
+    yield "class_names", analysis["class_names"], classes
+    for split in SPLITS:
+        yield f"{split}.images", analysis[split]["images"], classes
+        for form in FORMS:
+            where, found = f"{split}.{form}", analysis[split][form]
+            information = {f"information.{key}": one for key, one in found["information"].items()}
+            for name in ("alpha", "variance", "information.by_class", "information.floored", "information.unavoidable"):
+                yield f"{where}.{name}", {**found, **information}[name], classes
+            yield f"{where}.alpha_mean", found["alpha_mean"], ks
+            yield from ((f"{where}.alpha[{place}]", row, ks) for place, row in enumerate(found["alpha"]))
+        if points is not None:
+            yield f"points.{split}", points[split], classes
+            for place, cloud in enumerate(points[split]):
+                yield from ((f"points.{split}[{place}]", point, 3) for point in cloud)
+
+
+def find_analyses(paths: Iterable[str | Path]) -> list[Path]:
+    """Return the files that hold analyses: each path is a file itself, or a folder searched at any depth."""
+    return find_files(paths, analysis_name("*"))
+
+
+schema = partial(load_schema, "analysis")
+
+
+def measured(analysis: Analysis, split: Split, form: Form) -> Measurement:
+    return analysis[split][form]
+
+
+def floors(analyses: Iterable[Analysis], split: Split, form: Form) -> list[float]:
+    """Return the floors of their information proxies, which can be compared only where there is one floor."""
+    return sorted({measured(one, split, form)["information"]["floor"] for one in analyses})
+
+
+def shared_classes(analyses: Sequence[Analysis], *, later: bool = False) -> list[str]:
+    """Return the classes (by their ids) that every one of these models has seen, in the first one's order.
+
+    `later`: only those that came after phase 0 in every model that had more than one phase.
+    """
+    seen = [one["classes"][: one["seen_classes"]] for one in analyses]
+    if later:
+        seen += [later_classes(one) for one in analyses if len(one["phase_sizes"]) > 1] or [[]]
+    others = [set(classes) for classes in seen]
+    return [name for name in seen[0] if all(name in classes for classes in others)] if seen else []
+
+
+def later_classes(analysis: Analysis) -> list[str]:
+    """Return the seen classes that came after phase 0."""
+    return analysis["classes"][analysis["phase_sizes"][0] : analysis["seen_classes"]]

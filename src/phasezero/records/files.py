@@ -1,0 +1,103 @@
+"""Files and folders: written whole or not at all, named after runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from phasezero.errors import UserError
+
+LONGEST = 180  # characters of a folder's name; most file systems allow 255 bytes
+
+STILL_WRITING = 60
+"""Seconds since its last byte after which a file that is not finished never will be."""
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file; a reader finds the old one or the whole new one."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary file to write instead; it takes the place of `path` when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary)):
+            error.filename = str(path)  # nobody named the temporary one, and a full disk names none
+        raise
+    with suppress(OSError):  # the rename itself lasts only once the folder is synced; not every system can
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def remove_unfinished(folder: Path, name: str = "*") -> None:
+    """Remove temporary files of killed writers; a file that was touched a moment ago may have a living writer."""
+    for left in folder.glob(f".{name}.*.tmp"):
+        with suppress(OSError):  # gone, or still held
+            if time.time() - left.stat().st_mtime > STILL_WRITING:
+                left.unlink()
+
+
+@contextmanager
+def writable(folder: Path | None, option: str = "--out") -> Iterator[None]:
+    """Make the folder, if one is named, and prove that it can be written; remove what was made and stayed empty."""
+    if folder is None:
+        yield
+        return
+    made = [path for path in [folder, *folder.parents] if not path.exists()]
+    try:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            reason = error.strerror or error
+            raise UserError(f"folder {folder} cannot be written: {reason}; choose another {option}") from None
+        yield
+    except BaseException:
+        for path in made:
+            with suppress(OSError):  # not empty
+                path.rmdir()
+        raise
+
+
+def slug(name: str) -> str:
+    """Return a run's name as a folder's: letters, digits and +._- stay; a name too long for a folder is cut."""
+    plain = re.sub(r"[^A-Za-z0-9+._-]+", "-", name).strip("-.") or "run"
+    if len(plain) <= LONGEST:
+        return plain
+    return f"{plain[:LONGEST]}-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:12]}"
+
+
+def find_files(paths: Iterable[str | Path], pattern: str, direct: str = "") -> list[Path]:
+    """Return files, each once: a path is a file itself, or a folder that is searched at any depth.
+
+    A folder that has the file `direct` in it means that file alone.
+    """
+    found: dict[Path, None] = {}  # an ordered set: a run reached by two paths must not count as two seeds
+    for path in map(Path, paths):
+        inside = [path / direct if path.is_dir() else path]
+        if path.is_dir() and not (direct and inside[0].exists()):
+            inside = sorted(path.rglob(pattern))
+        if not inside:
+            raise UserError(f"{path}: no {pattern.replace('*', 'N')} in this folder or below it")
+        found.update(dict.fromkeys(one.resolve() for one in inside))
+    return list(found)

@@ -1,0 +1,340 @@
+"""The record of a run: one JSON file of facts with a versioned schema; tables and figures are views of it.
+
+The shape is written down twice on purpose: as types here, for those who build and read records in Python, and in
+run.schema.json, for everybody else. Old records stay readable: a field that comes later is optional, and metrics that
+an old summary lacks are computed from its phases.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NotRequired, TypedDict, Unpack, cast
+
+import numpy as np
+
+from phasezero.errors import UserError
+from phasezero.records import metrics
+from phasezero.records.files import find_files
+from phasezero.records.jsonfile import Lists, check_content, load_schema, read_json, write_json
+
+SCHEMA_VERSION = 1
+FILE_NAME = "record.json"
+
+CLASSIFIERS = ("head", "nearest_mean", "uncorrected")
+"""Every record names these, with null where one was not measured; others may be added.
+
+`nearest_mean`: the nearest mean of exemplars. `uncorrected`: the head without its bias correction (BiC).
+"""
+
+
+class DataRecord(TypedDict):
+    name: str
+    classes: int
+    class_ids: list[str]
+    class_names: list[str]
+    class_order: str
+    class_order_indices: list[int]
+    class_hash: str
+    train_images: int
+    test_images: int
+
+
+class Memory(TypedDict):
+    per_class: list[int]
+    total: int
+
+
+class PhaseRecord(TypedDict):
+    phase: int
+    new_classes: int
+    seen_classes: int
+    train_images: int
+    test_images: int
+    accuracy: dict[str, float | None]
+    """By classifier, in percent."""
+    by_phase: dict[str, list[float] | None]
+    """By classifier: the accuracy on the classes of each phase so far."""
+    confusion: dict[str, list[int]]
+    """Of the head: `true` and `predicted` classes, and the `count` of test images."""
+    memory: Memory
+    loss: dict[str, list[float]]
+    seconds: dict[str, float]
+    gpu: NotRequired[dict[str, float]]
+
+
+class Metrics(TypedDict):
+    average_incremental_accuracy: float
+    last_accuracy: float
+    forgetting: float | None
+    forgetting_by_phase: list[float] | None
+
+
+class Timing(TypedDict):
+    started: str
+    seconds_total: float
+    since_start: NotRequired[float]
+    share_seconds: NotRequired[float]
+    reused_phase_zero: bool
+
+
+class Environment(TypedDict):
+    phasezero: str
+    python: str
+    torch: str
+    numpy: str
+    cuda: str | None
+    cudnn: str | None
+    platform: str
+    device: str
+    device_name: str
+    threads: int
+    precision: str
+    engine: str
+    photos: NotRequired[Literal["resident", "files"]]
+    plugins: NotRequired[dict[str, str]]
+    """The sha256 of each plug-in that was loaded."""
+
+
+class RunFacts(TypedDict):
+    """Which run a record or an analysis belongs to, and what made it."""
+
+    name: str
+    method: str
+    initial: list[str]
+    seed: int
+    config: dict[str, Any]
+    """As it was written; `RunConfig.from_record` and `identity.settings_of` add what came later."""
+    data: DataRecord
+    environment: Environment
+
+
+class FinishedRun(RunFacts):
+    """What a run leaves, before its summary is made."""
+
+    phases: list[PhaseRecord]
+    timing: Timing
+
+
+class Record(FinishedRun):
+    """The record of a run, as read from its JSON file.
+
+    >>> from phasezero import Record
+    >>> sorted(Record.__annotations__)[:4]
+    ['config', 'data', 'environment', 'initial']
+    """
+
+    schema_version: int
+    phasezero: str
+    """The version of the package."""
+    summary: dict[str, Metrics | None]
+    """By classifier; null unless every phase was measured with it."""
+
+
+def class_hash(ids: Iterable[object]) -> str:
+    """Return a sha256 over the ordered class ids: equal only for the same classes in the same order."""
+    # JSON, not a join: ["a,b"] and ["a", "b"] must differ.
+    text = json.dumps([str(one) for one in ids], ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def data_record(
+    *,
+    name: str,
+    class_ids: Sequence[object],
+    class_names: Sequence[str],
+    class_order: str,
+    class_order_indices: Sequence[int],
+    train_images: int,
+    test_images: int,
+) -> DataRecord:
+    """Build the data block; `class_ids` and `class_names` are already in class order."""
+    return DataRecord(
+        name=name,
+        classes=len(class_ids),
+        class_ids=[str(one) for one in class_ids],
+        class_names=list(class_names),
+        class_order=class_order,
+        class_order_indices=[int(index) for index in class_order_indices],
+        class_hash=class_hash(class_ids),
+        train_images=train_images,
+        test_images=test_images,
+    )
+
+
+def phase_record(
+    *,
+    phase_sizes: Sequence[int],
+    confusions: Mapping[str, metrics.Counts],
+    train_images: int,
+    memory_per_class: Sequence[int],
+    loss: Mapping[str, Sequence[float]],
+    seconds: Mapping[str, float],
+) -> PhaseRecord:
+    """Build the block of the phase just finished.
+
+    `phase_sizes` are the sizes so far, this phase's last; `confusions` are the matrices by classifier.
+    """
+    head, unmeasured = confusions["head"], dict.fromkeys(CLASSIFIERS)
+    true, predicted = np.nonzero(head)
+    by_phase = {name: metrics.phase_accuracies(one, phase_sizes) for name, one in confusions.items()}
+    return PhaseRecord(
+        phase=len(phase_sizes) - 1,
+        new_classes=phase_sizes[-1],
+        seen_classes=sum(phase_sizes),
+        train_images=train_images,
+        test_images=int(head.sum()),
+        accuracy={**unmeasured, **{name: metrics.overall_accuracy(one) for name, one in confusions.items()}},
+        by_phase={**unmeasured, **by_phase},
+        confusion={"true": true.tolist(), "predicted": predicted.tolist(), "count": head[true, predicted].tolist()},
+        memory=Memory(per_class=list(memory_per_class), total=sum(memory_per_class)),
+        loss={stage: list(values) for stage, values in loss.items()},
+        seconds=dict(seconds),
+    )
+
+
+def run_record(**run: Unpack[FinishedRun]) -> Record:
+    """Build the whole record: add the version of the schema and of the package, and the summary."""
+    versions = {"schema_version": SCHEMA_VERSION, "phasezero": run["environment"]["phasezero"]}
+    whole: dict[str, Any] = {**versions, **run, "initial": list(run["initial"]), "summary": summarise(run["phases"])}
+    return cast(Record, {key: whole[key] for key in schema()["required"]})
+
+
+def summarise(phases: Sequence[PhaseRecord]) -> dict[str, Metrics | None]:
+    """Build the summary block: by classifier, None unless every phase was measured with it."""
+    return {name: _metrics(phases, name) for name in phases[0]["accuracy"]}
+
+
+def _metrics(phases: Sequence[PhaseRecord], classifier: str) -> Metrics | None:
+    accuracies = [one for phase in phases if (one := phase["accuracy"].get(classifier)) is not None]
+    matrix = [row for phase in phases if (row := phase["by_phase"].get(classifier)) is not None]
+    if not len(accuracies) == len(matrix) == len(phases):
+        return None
+    return Metrics(
+        average_incremental_accuracy=metrics.average_incremental_accuracy(accuracies),
+        last_accuracy=accuracies[-1],
+        forgetting=metrics.forgetting(matrix),
+        forgetting_by_phase=metrics.forgetting_by_phase(matrix),
+    )
+
+
+def comparable_part(record: Record) -> dict[str, Any]:
+    """Return what two runs of one configuration and seed must share bit for bit: no clock, no machine, no version."""
+    part: dict[str, Any] = {k: v for k, v in record.items() if k not in ("timing", "environment", "phasezero")}
+    computed = ("seconds", "gpu")
+    part["phases"] = [{k: v for k, v in phase.items() if k not in computed} for phase in record["phases"]]
+    return part
+
+
+def write_record(path: str | Path, record: Record) -> None:
+    """Write a record as JSON, whole or not at all.
+
+    >>> import pathlib, tempfile
+    >>> from phasezero import read_record, write_record
+    >>> record = getfixture("record")  # what phasezero.run(...).record gives
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> write_record(pathlib.Path(folder.name) / "record.json", record)
+    >>> read_record(folder.name) == record
+    True
+    """
+    write_json(path, record, "record")
+
+
+def read_record(path_or_folder: str | Path) -> Record:
+    """Read one record; a folder means the record.json in it.
+
+    >>> from phasezero import read_record
+    >>> record = read_record(getfixture("record_file"))
+    >>> record["summary"]["head"]["last_accuracy"] == record["phases"][-1]["accuracy"]["head"]
+    True
+    """
+    path = _own_file(Path(path_or_folder))
+    return parse_record(path, read_json(path, "record"))
+
+
+def parse_record(path: Path, value: dict[str, Any]) -> Record:
+    """Check a record that was read from a file, and complete it where it is old."""
+    if (version := value.get("schema_version", "none")) != SCHEMA_VERSION:
+        raise UserError(f"{path}: schema_version is {version!r}, this phasezero reads {SCHEMA_VERSION}")
+    check_content(path, value, "run", _lists)
+    return _complete(path, value)
+
+
+def _lists(record: dict[str, Any]) -> Lists:
+    data = record["data"]
+    for name in ("class_ids", "class_names", "class_order_indices"):
+        yield f"data.{name}", data[name], data["classes"]
+    for place, phase in enumerate(record["phases"]):
+        for name, row in phase["by_phase"].items():
+            if isinstance(row, list):  # None: not measured
+                yield f"phases[{place}].by_phase.{name}", row, place + 1
+        for name in ("true", "predicted"):
+            yield f"phases[{place}].confusion.{name}", phase["confusion"][name], len(phase["confusion"]["count"])
+
+
+def _complete(path: Path, value: dict[str, Any]) -> Record:
+    """Return the record with the metrics that its summary is too old to name.
+
+    Raise UserError where parts of it contradict each other: views show them side by side, and damage breaks them.
+    """
+    for place, phase in enumerate(value["phases"]):
+        for name in ("true", "predicted"):
+            if max(phase["confusion"][name], default=0) >= phase["seen_classes"]:
+                raise UserError(f"{path}: phases[{place}].confusion.{name} has a class that was not seen")
+    summary = dict(value["summary"])
+    for classifier, computed in summarise(value["phases"]).items():
+        expected: dict[str, Any] = {**(computed or {})}
+        found = summary.get(classifier, expected) or {}
+        both = expected.keys() & found.keys()
+        if bool(found) != bool(expected) or not all(_same(found[key], expected[key]) for key in both):
+            raise UserError(f"{path}: summary.{classifier} is not that of its phases; one of them was changed")
+        summary[classifier] = {**expected, **found} or None
+    return cast(Record, {**value, "summary": summary})
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Compare metrics (a number, a list of numbers or None) up to the rounding of another machine."""
+    if one is None or other is None:
+        return one is other
+    return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-9, atol=1e-6)
+
+
+def _own_file(path: Path) -> Path:
+    return path / FILE_NAME if path.is_dir() else path
+
+
+def find_records(paths: Iterable[str | Path]) -> list[Path]:
+    """Return files of records: each path is a file, a run's folder, or a folder searched at any depth."""
+    return find_files(paths, FILE_NAME, direct=FILE_NAME)
+
+
+def sound_records(paths: Iterable[str | Path], warn: Callable[[str], None]) -> list[tuple[Path, Record]]:
+    """Read the records that `find_records` finds.
+
+    A record that was named itself must be sound; a damaged record that a search found is left out with a warning.
+    """
+    given, found = [Path(path) for path in paths], []
+    named = {_own_file(path).resolve() for path in given}
+    for path in find_records(given):
+        try:
+            found.append((path, read_record(path)))
+        except UserError as error:
+            if path in named:
+                raise
+            warn(f"{error}; left out")
+    return found
+
+
+def load_records(paths: Iterable[str | Path], warn: Callable[[str], None]) -> list[tuple[Path, Record]]:
+    """Read many records, like `sound_records`; there must be at least one."""
+    given = [Path(path) for path in paths]
+    found = sound_records(given, warn)
+    if not found:
+        raise UserError(f"{', '.join(map(str, given))}: no {FILE_NAME} that can be read")
+    return found
+
+
+schema = partial(load_schema, "run")

@@ -1,0 +1,195 @@
+"""A table as data, and the four ways to print it: terminal, Markdown, LaTeX, CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from phasezero.report.layout import fit
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean with its sample standard deviation, where there is one; `sign` shows the plus of a difference."""
+
+    mean: float
+    deviation: float | None = None
+    note: str = ""
+    sign: bool = False
+    digits: int = 2
+
+    def __str__(self) -> str:
+        mean = f"{self.mean:{'+' * self.sign}.{self.digits}f}"
+        spread = "" if self.deviation is None else f" ± {self.deviation:.{self.digits}f}"
+        return mean + spread + (f" ({self.note})" if self.note else "")
+
+
+Cell = str | Spread
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Headings, rows, a caption. The first `words` columns hold text, with `remarks` the last too; others numbers."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+    words: int = 1
+    remarks: bool = False
+
+    def holds_words(self, place: int) -> bool:
+        return place < self.words or (self.remarks and place == len(self.header) - 1)
+
+    def lines(self) -> list[list[str]]:
+        """Return the cells as text, line by line from the heading on."""
+        return [list(self.header), *([str(cell) for cell in row] for row in self.rows)]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Draw it in the console's width, in several tables if needed; no number is cut."""
+        # A number that must break does so before its "±".
+        lines = [[cell.replace("± ", "±") for cell in line] for line in self.lines()]
+        for places, (header, *rows) in fit(lines, self.words, options.max_width):
+            table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+            for place, name in zip(places, header, strict=True):
+                table.add_column(Text(name), justify="left" if self.holds_words(place) else "right", overflow="fold")
+            for row in rows:
+                table.add_row(*map(Text, row))  # Text: a [name] is not markup
+            yield table
+        if self.caption:
+            yield Text(self.caption, style="table.caption")
+
+
+def markdown(grid: Grid) -> str:
+    """Return the table as Markdown, ending in a newline."""
+    header, *rows = grid.lines()
+    rule = ["---" if grid.holds_words(place) else "---:" for place in range(len(header))]
+    escaped = [[_markdown_text(cell).replace("|", r"\|") for cell in line] for line in (header, rule, *rows)]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in escaped)
+    return f"{table}\n{_markdown_text(grid.caption)}\n" if grid.caption else table
+
+
+def _markdown_text(text: str) -> str:
+    return _one_line(text).replace("<", "&lt;")  # it could begin HTML, which Markdown lets through
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "±": r"$\pm$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    # Without a font encoding of their own these print as other characters.
+    "|": r"\textbar{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+
+
+def latex_text(text: str) -> str:
+    """Make any text safe for LaTeX's text mode."""
+    return "".join(_LATEX.get(character, character) for character in _one_line(text))
+
+
+def _latex_line(cells: Sequence[Cell]) -> str:
+    texts = []
+    for cell in cells:
+        number, space, rest = str(cell).partition(" ")
+        if isinstance(cell, Spread) and number.startswith(("-", "+")):
+            texts.append(f"${number}${space}{latex_text(rest)}")  # a minus, which in text would be a hyphen
+        else:
+            texts.append("--" if cell == NOTHING else latex_text(str(cell)))
+    # The command before would take these for an option: \\[2mm], \\*, \midrule[1pt].
+    return "{}" * texts[0].startswith(("[", "*")) + " & ".join(texts) + r" \\"
+
+
+_WRAPPED, _LINE, _PAGE = 24, 72, 40
+"""Characters from which on a column of words is broken, that fit a line of text; rows that fit a page."""
+
+
+def latex(grid: Grid) -> str:
+    """Return a table in the style of booktabs, no wider than the text and over several pages if needed."""
+    columns, needed = "", 0
+    for place, column in enumerate(zip(*grid.lines(), strict=True)):
+        width, kind = max(map(len, column)), "l" if grid.holds_words(place) else "r"
+        if kind == "l" and width > _WRAPPED:
+            width, kind = _WRAPPED, rf"p{{{_WRAPPED / 2:g}em}}"
+        columns, needed = columns + kind, needed + width + 2
+    wide = needed > _LINE
+    caption = [rf"\caption{{{latex_text(grid.caption)}}}"] if grid.caption else []
+    head = [r"\toprule", _latex_line(grid.header), r"\midrule"]
+    body = [*map(_latex_line, grid.rows), r"\bottomrule"]
+    if len(grid.rows) > _PAGE:
+        size = r"\tiny" if wide else r"\small"
+        lines = [
+            r"% needs \usepackage{booktabs,longtable}",
+            rf"{{{size}\setlength{{\tabcolsep}}{{2pt}}",
+            rf"\begin{{longtable}}{{{columns}}}",
+            *head,
+            r"\endhead",
+            *body,
+            *(rf"{one}\\" for one in caption),
+            r"\end{longtable}}",
+        ]
+    else:
+        tabular = [rf"\begin{{tabular}}{{{columns}}}", *head, *body, r"\end{tabular}" + "}" * wide]
+        lines = [
+            rf"% needs \usepackage{{booktabs{',graphicx' * wide}}}",
+            r"\begin{table}",
+            r"\centering",
+            *[r"\resizebox{\linewidth}{!}{%"] * wide,
+            *tabular,
+            *caption,
+            r"\end{table}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def comma_separated(grid: Grid) -> str:
+    """Return numbers for programs: full precision, deviations and notes in columns of their own, nothing for none."""
+    lines = [[field for name in grid.header for field in (name, f"{name} std", f"{name} note")]]
+    lines += [[field for cell in row for field in _fields(cell)] for row in grid.rows]
+    used = [at for at, column in enumerate(zip(*lines, strict=True)) if at % 3 == 0 or any(column[1:])]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([line[at] for at in used] for line in lines)
+    return text.getvalue()
+
+
+def _fields(cell: Cell) -> tuple[str, str, str]:
+    if isinstance(cell, Spread):
+        deviation = "" if cell.deviation is None else str(round(cell.deviation, 6))
+        return str(round(cell.mean, 6)), deviation, cell.note
+    return "" if cell == NOTHING else _no_formula(_one_line(cell)), "", ""
+
+
+def _no_formula(text: str) -> str:
+    """Quote a name such as `=1+1`, which a spreadsheet would compute; a number stays one, whatever its sign."""
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
+    return text
+
+
+TEXT_FORMATS: dict[str, Callable[[Grid], str]] = {"markdown": markdown, "latex": latex, "csv": comma_separated}
+FORMATS = ("terminal", *TEXT_FORMATS)
+
+
+def print_grid(grid: Grid, form: str, console: Console) -> None:
+    """Print the table: on the terminal drawn, else the text as it is, to be piped."""
+    if form == "terminal":
+        console.print(grid)
+    else:
+        print(TEXT_FORMATS[form](grid), end="")

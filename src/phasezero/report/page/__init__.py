@@ -1,0 +1,66 @@
+"""Records as one HTML page that needs nothing else: it opens offline and fetches nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from phasezero.errors import UserError
+from phasezero.records.analysis import Analysis
+from phasezero.records.files import write_whole
+from phasezero.records.run import Record
+from phasezero.report.page.content import page_content
+
+SUFFIXES = (".html", ".htm")
+SCRIPTS = ("elements.js", "chart.js", "matrix.js", "choice.js", "compare.js", "runs.js", "page.js")
+
+
+def write_page(
+    records: Sequence[Record], path: str | Path, analyses: Sequence[Sequence[Analysis]] = (), *, title: str = ""
+) -> None:
+    """Write the page; `analyses`, where there are any, belong to the records at the same places."""
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(f"{path}: a page's name must end in {' or '.join(SUFFIXES)}")
+    if not records:
+        raise UserError("no records, no page: name at least one run")
+    text = render_page(records, analyses, title=title)
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror or error}); choose another -o") from error
+
+
+def render_page(records: Sequence[Record], analyses: Sequence[Sequence[Analysis]] = (), *, title: str = "") -> str:
+    """Return the page's HTML."""
+    shown = page_content(records, analyses)
+    try:
+        content = json.dumps(shown, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise UserError(f"no page: a record holds a number that is not finite ({error})") from error
+    style, script = _part("page.css"), "".join(map(_part, SCRIPTS))
+    parts = {
+        "TITLE": html.escape(title or "phasezero report"),
+        # Whatever else might slip into the page, the browser runs this script and no other, and fetches nothing.
+        "POLICY": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'",
+        "STYLE": style,
+        "SCRIPT": script,
+        # In JSON "<" stands only inside strings, so that no name can end the element.
+        "CONTENT": content.replace("<", "\\u003c"),
+    }
+    before, *pieces = _part("page.html").split("{{")
+    # One pass: a name that looks like one of the marks is not replaced in turn.
+    return before + "".join(parts[name] + after for name, _, after in (piece.partition("}}") for piece in pieces))
+
+
+def _part(name: str) -> str:
+    return resources.files("phasezero.report.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"

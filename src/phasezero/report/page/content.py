@@ -1,0 +1,159 @@
+"""What the page shows, taken from the records: plain values for JSON, with every mean already computed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from phasezero import __version__
+from phasezero.config import complete, leaves
+from phasezero.identity import differing, group_by_identity
+from phasezero.methods import classifier_of
+from phasezero.records.analysis import SPLITS, Analysis, measured
+from phasezero.records.metrics import mean_and_deviation
+from phasezero.records.run import PhaseRecord, Record
+from phasezero.report import tables
+from phasezero.report.published import PublishedCell, gap, published_for
+
+MOST_MATRIX_BYTES = 3_500_000
+"""Room for all confusion matrices, of the page's 5 MB: forty runs of 26 phases of CIFAR-100 need 2 to 2.5."""
+
+
+def page_content(records: Sequence[Record], analyses: Sequence[Sequence[Analysis]] = ()) -> dict[str, Any]:
+    """Return everything on the page; `analyses` belong to the records at the same places."""
+    groups = group_by_identity(records)
+    # Comparable groups stand together, so that their lines get different colours.
+    common = [tables.conditions(group) for group in groups]
+    groups.sort(key=lambda group: common.index(tables.conditions(group)))
+    runs = [(index, record) for index, group in enumerate(groups) for record in group.members]
+    classes = list({json.dumps(record["data"]): record["data"] for record in records}.values())
+    matrices, kept = _matrices([record for _, record in runs])
+    found = {id(record): some for record, some in zip(records, analyses, strict=False)}
+    settings = differing([dict(leaves(complete(group.first["config"]))) for group in groups])
+    return {
+        "version": __version__,
+        "classification": tables.CLASSIFICATION,
+        "differences": list(tables.differences(groups).items()),
+        "repeated": tables.repeated_seeds(groups),
+        "matrices": kept,
+        "groups": [
+            _group(group) | {"spectra": _spectra([one for run in group.members for one in found.get(id(run), ())])}
+            for group in groups
+        ],
+        "settings": [
+            (key, [None if value is None else json.dumps(value) for value in values])
+            for key, values in settings.items()
+            if key not in ("name", "seed")
+        ],
+        "runs": [
+            _run(record) | {"group": index, "classes": classes.index(record["data"]), "matrices": matrix}
+            for (index, record), matrix in zip(runs, matrices, strict=True)
+        ],
+        "classes": classes,
+    }
+
+
+def _group(group: tables.Runs) -> dict[str, Any]:
+    paper, cell, by = None, published_for(group.first), classifier_of(group.first["method"])
+    if cell is not None:
+        number, _, what = cell.table.removeprefix("table").partition("_")
+        source = f"Table {number} ({what.replace('_', ' ')}): {cell.note.replace('+-', ' ± ')}"
+        paper = {"mean": cell.mean, "sd": cell.std, "source": source, "by": by}
+    classifiers = dict.fromkeys(name for run in group.members for name in run["summary"])
+    return {
+        "label": group.label,
+        "n": len(group.members),
+        "seen": tables.seen_classes(group),
+        "conditions": tables.conditions(group),
+        "own": tables.group_classifier(group),
+        "results": {name: _results(group, name, cell if name == by else None) for name in classifiers},
+        "paper": paper,
+    }
+
+
+def _results(group: tables.Runs, classifier: str, cell: PublishedCell | None) -> dict[str, Any] | None:
+    """Return the numbers by one classifier; `cell` is the published number of that classifier."""
+    accuracies, metrics = tables.accuracies_of(group, classifier), tables.metrics_of(group, classifier)
+    if accuracies is None or metrics is None:
+        return None
+    averages = [run["average_incremental_accuracy"] for run in metrics]
+    forgetting = [one for run in metrics if (one := run["forgetting"]) is not None]
+    lost = [losses for run in metrics if (losses := run["forgetting_by_phase"]) is not None]
+    return {
+        "curve": [_spread(values) for values in accuracies],
+        "last": _spread([run["last_accuracy"] for run in metrics]),
+        "average": _spread(averages),
+        "gap": None if cell is None else round(gap(averages, cell), 6),
+        "forgetting": _spread(forgetting) if forgetting else None,
+        "lost": [_spread(values) for values in zip(*lost, strict=True)],
+    }
+
+
+def _spectra(analyses: Sequence[Analysis]) -> dict[int, dict[str, Any]]:
+    """Return for each phase that was analysed: by split alpha_k in percent (Eq. 3), over the n runs that have it."""
+    found: dict[int, dict[str, Any]] = {}
+    for phase in sorted({one["phase"] for one in analyses}):
+        runs = [one for one in analyses if one["phase"] == phase]
+        ks = [k for k in runs[0]["k"] if all(k in one["k"] for one in runs)]
+        found[phase] = {"n": len(runs), "k": ks}
+        for split in SPLITS:
+            shares = [[100 * measured(one, split, "raw")["alpha_mean"][one["k"].index(k)] for one in runs] for k in ks]
+            found[phase][split] = [_spread(values) for values in shares]
+    return found
+
+
+def _spread(values: Sequence[float]) -> list[float | None]:
+    """Return mean and deviation, to a precision that two printed decimals survive."""
+    mean, deviation, _ = mean_and_deviation(values)
+    return [round(mean, 6), None if deviation is None else round(deviation, 6)]
+
+
+def _run(record: Record) -> dict[str, Any]:
+    phases = record["phases"]
+    return {
+        "seed": record["seed"],
+        "sizes": [phase["new_classes"] for phase in phases],
+        "by_phase": {
+            classifier: [[round(value, 3) for value in phase["by_phase"][classifier] or []] for phase in phases]
+            for classifier, metrics in record["summary"].items()
+            if metrics is not None
+        },
+        "seconds": [{k: round(v, 4) for k, v in phase["seconds"].items()} for phase in phases],
+        "train_images": [phase["train_images"] for phase in phases],
+        "exemplars": [phase["memory"]["total"] for phase in phases],
+        "timing": record["timing"],
+        "environment": record["environment"],
+        "config": json.dumps(record["config"], indent=2, ensure_ascii=False),  # as Python writes it: 0.0 stays
+    }
+
+
+def _matrices(records: Sequence[Record]) -> tuple[list[list[str]], str]:
+    """Return each run's confusion matrices by phase, and which were kept: all, the last of each run, or none."""
+    runs = [[encode_confusion(phase) for phase in record["phases"]] for record in records]
+    for kept, first in (("all", 0), ("last", -1)):
+        chosen = [phases[first:] for phases in runs]
+        if sum(len(text) for phases in chosen for text in phases) <= MOST_MATRIX_BYTES:
+            return chosen, kept
+    return [[] for _ in runs], "none"
+
+
+def encode_confusion(phase: PhaseRecord) -> str:
+    """Return the entries in reading order as (steps since the entry before, count), each a varint; deflated, base64.
+
+    A matrix of 100 classes has some 2000 entries of 10000; this takes about two bytes for each.
+    """
+    confusion, seen = phase["confusion"], phase["seen_classes"]
+    entries = sorted(zip(confusion["true"], confusion["predicted"], confusion["count"], strict=True))
+    packed, before = bytearray(), -1
+    for true, predicted, count in entries:
+        place = true * seen + predicted
+        for number in (place - before, count):
+            while number > 127:
+                packed.append(number & 127 | 128)
+                number >>= 7
+            packed.append(number)
+        before = place
+    return base64.b64encode(zlib.compress(packed, 9)).decode("ascii")

@@ -1,0 +1,154 @@
+"""How figures look and how they are written: for a paper's column, legible in grey."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+
+from phasezero.errors import UserError
+from phasezero.records.files import replacing
+from phasezero.records.metrics import mean_and_deviation
+
+SUFFIXES = (".png", ".svg", ".pdf")
+STYLE = Path(__file__).with_name("figures.mplstyle")
+
+# After Okabe and Ito's colours, which colour-blind readers tell apart; less the yellow, and darker, so that each has
+# a contrast of 3:1 on white (theirs: orange 2.2, sky blue 2.3). Markers and line styles repeat with other periods,
+# so that a grey print still tells the lines apart.
+COLOURS = ("#005E9B", "#B84700", "#00895D", "#D36F9F", "#BE8B00", "#000000", "#169DDB")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+_LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+
+MOST_MARKERS = 13  # S=2 has 26 phases; more markers than this merge into a band
+COLUMNS = 3  # of panels
+
+
+def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = "") -> None:
+    """Write a figure as PNG, SVG or PDF by the suffix, a caption below; the same figure gives the same file."""
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(f"{path}: a figure's name must end in one of {', '.join(SUFFIXES)}")
+    with matplotlib.rc_context(fname=STYLE):  # a Figure of our own, never pyplot: nothing of ours stays behind
+        figure = make()
+        if caption:
+            # A tight crop moves the figure's edge, and a legend outside the axes with it, onto the caption: so
+            # everything is laid out before, and stays there.
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+            for legend in figure.legends:
+                legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
+            lines = textwrap.fill(caption, round(19 * figure.get_figwidth()))
+            plain_text(figure.text(0.0, -0.02, "", fontsize=7, ha="left", va="top"), lines)
+        form = path.suffix.lower().removeprefix(".")
+        stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format=form, metadata=stamp)
+
+
+def write_every_format(base: Path, make: Callable[[Path], None], suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
+    """Write one figure as PNG, SVG and PDF (or some of them), all of this name with a suffix."""
+    paths = [base.with_name(base.name + suffix) for suffix in suffixes]
+    for path in paths:
+        make(path)
+    return paths
+
+
+Points = Sequence[tuple[float, Sequence[float]]]
+"""Places on the x axis, each with the values of some runs there."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines over one pair of axes. A label has the same colour in every panel of a figure."""
+
+    lines: Sequence[tuple[str, Points]]
+    x_label: str
+    y_label: str
+    title: str = ""
+    mark: Callable[[Axes], None] = lambda axes: None
+    """Sets scale and ticks of the x axis when the lines are drawn."""
+
+
+def write_panels(
+    path: str | Path,
+    panels: Sequence[Panel],
+    *,
+    legend: str = "",
+    height: float | None = None,
+    inside: bool = False,
+    caption: str = "",
+) -> None:
+    """Write a figure of panels. Its legend, under this title, is below them all or inside the only panel."""
+    labels = list(dict.fromkeys(label for panel in panels for label, _ in panel.lines))
+    columns = min(len(panels), COLUMNS)
+    rows = -(-len(panels) // columns)
+    size = 4.8 if columns == 1 else 3.1 * columns, height or 2.5 * rows + 0.4 + 0.17 * len(labels)
+
+    def make() -> Figure:
+        figure = Figure(figsize=size)
+        grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+        drawn: dict[str, Artist] = {}
+        for axes, panel in zip(grid, panels, strict=False):
+            for label, points in panel.lines:
+                if points:
+                    drawn[label] = draw_spread(axes, points, labels.index(label))
+            panel.mark(axes)
+            axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
+            plain_text(axes.title, panel.title)
+        for spare in grid[len(panels) :]:
+            spare.set_axis_off()
+        shown = [label for label in labels if label in drawn]
+        draw_legend(grid[0] if inside else figure, [drawn[label] for label in shown], shown, legend)
+        return figure
+
+    write_figure(path, make, caption)
+
+
+def draw_spread(axes: Axes, points: Points, index: int) -> Line2D:
+    """Draw the index-th line of a plot: at each x the mean of the values, shaded by their sample deviation."""
+    colour, x = COLOURS[index % len(COLOURS)], [place for place, _ in points]
+    spread = [mean_and_deviation(values)[:2] for _, values in points]
+    means = [mean for mean, _ in spread]
+    style: dict[str, Any] = {"linestyle": _LINES[index % len(_LINES)], "marker": MARKERS[index % len(MARKERS)]}
+    (line,) = axes.plot(x, means, color=colour, markevery=-(-len(means) // MOST_MARKERS), zorder=3, **style)
+    known = [
+        (place, mean - deviation, mean + deviation)
+        for place, (mean, deviation) in zip(x, spread, strict=True)
+        if deviation is not None
+    ]
+    if known:
+        places, low, high = zip(*known, strict=True)
+        if 1 < len(known) == len(means):
+            axes.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
+        else:  # a band would narrow towards points of one run, as if these were certain
+            axes.vlines(places, low, high, color=colour, linewidth=1)
+    return line
+
+
+def plain_text(text: Any, words: str) -> None:
+    """Set words as they are: matplotlib would read $...$ as mathematics."""
+    text.set_parse_math(False)
+    text.set_text(words)
+
+
+def draw_legend(
+    where: Axes | Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "", **options: Any
+) -> Legend:
+    """Draw a legend inside axes where there is room, or below a whole figure; labels appear as they are."""
+    inside = isinstance(where, Axes)
+    options |= {"loc": "best" if inside else "outside lower center", "frameon": inside, "title": title or None}
+    # The names go in afterwards: matplotlib hides labels that start with "_".
+    legend = where.legend(handles, list(map(str, range(len(handles)))), **options)
+    for text, label in zip(legend.get_texts(), labels, strict=True):
+        plain_text(text, label)
+    return legend

@@ -1,0 +1,161 @@
+"""Tables of records: one row for the runs that differ only in their seed, beside the published number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from phasezero.identity import Group, group_by_identity, settings_of
+from phasezero.methods import classifier_of
+from phasezero.records.metrics import mean_and_deviation
+from phasezero.records.run import Metrics, Record
+from phasezero.report.grid import NOTHING, Cell, Grid, Spread, markdown
+from phasezero.report.published import published_for
+
+Runs = Group[Record]
+
+MOST_PHASES = 8  # more columns than this do not fit a terminal; a few are chosen then
+CLASSIFICATION = "how the method classifies"  # does not count where all runs are shown by the same classifier
+WITHIN_DATA_SET = ("classes or class order", "training", "network")  # differ anyway on different data sets
+
+
+def seen_classes(group: Runs) -> list[int]:
+    """Return the number of classes seen after each phase."""
+    return [phase["seen_classes"] for phase in group.first["phases"]]
+
+
+def group_classifier(group: Runs) -> str:
+    """Return the classifier that the method is known by; the head where it was not measured, without exemplars say."""
+    own = classifier_of(group.first["method"])
+    return "head" if metrics_of(group, own) is None else own
+
+
+def accuracies_of(group: Runs, classifier: str) -> list[list[float]] | None:
+    """Return, for each phase, the accuracy of every run; None if a run was not measured with this classifier."""
+    runs = [[phase["accuracy"].get(classifier) for phase in record["phases"]] for record in group.members]
+    measured = [[value for value in values if value is not None] for values in zip(*runs, strict=True)]
+    return measured if all(len(values) == len(runs) for values in measured) else None
+
+
+def metrics_of(group: Runs, classifier: str) -> list[Metrics] | None:
+    """Return the summary of every run; None if a run was not measured with this classifier."""
+    found = [one for record in group.members if (one := record["summary"].get(classifier)) is not None]
+    return found if len(found) == len(group.members) else None
+
+
+def spread(values: Sequence[float], digits: int = 2) -> Spread:
+    """Return the mean and the sample standard deviation of some runs."""
+    return Spread(*mean_and_deviation(values)[:2], digits=digits)
+
+
+def results_grid(records: Iterable[Record], *, classifier: str | None = None) -> Grid:
+    """Return a row for each group of runs, by one classifier for all or by each method's own."""
+    groups = group_by_identity(records)
+    used = {group.label: classifier or group_classifier(group) for group in groups}
+    others = ", ".join(f"{label}: {name.replace('_', ' ')}" for label, name in used.items() if name != "head")
+    by_which = f"head classifier; {others}"
+    if len(set(used.values())) < 2:
+        by_which = f"{next(iter(used.values()), 'head').replace('_', ' ')} classifier"
+    columns = _phase_columns(groups)
+    return Grid(
+        ["run", "n", *columns, "last", "average", "forgetting", "paper"],
+        [_row(group, columns, used[group.label]) for group in groups],
+        f"Accuracy in percent by the number of classes seen ({by_which}); "
+        "mean ± sample standard deviation over n runs.",
+    )
+
+
+def markdown_table(records: Iterable[Record], *, classifier: str | None = None) -> str:
+    """Return the table as Markdown, ending in a newline."""
+    return markdown(results_grid(records, classifier=classifier))
+
+
+def _phase_columns(groups: Sequence[Runs]) -> list[str]:
+    """Return the headings of the phases to show: those after which every group had seen equally many classes.
+
+    S=10, 5 and 2 after B=50 meet at 50, 60, ..., 100. Protocols that do not meet show their first and middle
+    phase. The last phase of all has its own column anyway.
+    """
+    seen = [seen_classes(group) for group in groups]
+    common = sorted(set.intersection(*map(set, seen))) if seen else []
+    if len(common) < 2 and any(len(counts) > 1 for counts in seen):
+        return ["first", "middle"]
+    if len(common) > MOST_PHASES:
+        few = MOST_PHASES - 2
+        common = [common[round(i * (len(common) - 1) / (few - 1))] for i in range(few)]
+    if all(counts[-1:] == common[-1:] for counts in seen):
+        common = common[:-1]
+    return list(map(str, common))
+
+
+def _row(group: Runs, columns: Sequence[str], classifier: str) -> list[Cell]:
+    numbers: list[Cell] = [NOTHING] * (len(columns) + 3)
+    places = {"first": 0, "middle": len(group.first["phases"]) // 2}
+    places |= {str(count): place for place, count in enumerate(seen_classes(group))}
+    accuracies, metrics = accuracies_of(group, classifier), metrics_of(group, classifier)
+    if accuracies is not None and metrics is not None:
+        numbers = [Spread(mean_and_deviation(accuracies[places[name]])[0]) for name in columns]
+        numbers.append(spread([run["last_accuracy"] for run in metrics]))
+        numbers.append(spread([run["average_incremental_accuracy"] for run in metrics]))
+        losses = [loss for run in metrics if (loss := run["forgetting"]) is not None]
+        numbers.append(spread(losses) if losses else NOTHING)
+    paper: Cell = NOTHING
+    if (cell := published_for(group.first)) is not None:
+        # iCaRL was published with nearest mean, the rest with the head: say so where the row shows the other.
+        theirs = classifier_of(group.first["method"])
+        paper = Spread(cell.mean, cell.std, "" if theirs == classifier else theirs.replace("_", " "))
+    return [group.label, str(len(group.members)), *numbers, paper]
+
+
+def comparison_warnings(records: Sequence[Record], classifier: str | None = None) -> list[str]:
+    """Return what the runs of one table differ in besides the method: each makes their numbers incomparable.
+
+    `classifier` is the one by which all are shown; None for each method's own.
+    """
+    groups, warnings = group_by_identity(records), []
+    for what, owners in differences(groups).items():
+        if classifier is None or what != CLASSIFICATION:
+            values = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in owners.items())
+            warnings.append(f"runs differ in {what}: {values}")
+    return warnings + repeated_seeds(groups)
+
+
+def differences(groups: Sequence[Runs]) -> dict[str, dict[str, list[str]]]:
+    """Return the conditions that are not the same in all groups: their values, each with the labels that have it."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for group in groups:
+        for what, value in conditions(group).items():
+            where = f"{what} on {group.first['data']['name']}" if what in WITHIN_DATA_SET else what
+            found.setdefault(where, {}).setdefault(value, []).append(group.label)
+    return {what: owners for what, owners in found.items() if len(owners) > 1}
+
+
+def repeated_seeds(groups: Sequence[Runs]) -> list[str]:
+    """Return a warning for each group that counts a seed twice."""
+    warnings = []
+    for group in groups:
+        seeds = [record["seed"] for record in group.members]
+        if repeated := sorted({str(seed) for seed in seeds if seeds.count(seed) > 1}):
+            warnings.append(f"{group.label}: seed {', '.join(repeated)} counted more than once")
+    return warnings
+
+
+def conditions(group: Runs) -> dict[str, str]:
+    """Return what must be equal for the numbers of two groups to be comparable; a foreign record may lack some."""
+    settings, data = settings_of(group.first["config"]), group.first["data"]
+    first, *later = [phase["new_classes"] for phase in group.first["phases"]]
+    protocol = "+".join(map(str, [first, *later])) if later else f"{first} classes at once"
+    if len(set(later)) == 1:
+        protocol = f"B={first} S={later[0]}, {len(later) + 1} phases"
+    epochs = dict.fromkeys(str(settings.get(f"training.{part}.epochs", "unknown")) for part in ("first", "later"))
+    return {
+        "data set": data["name"],
+        "protocol": protocol,
+        # The rule as configured: equal counts may come from unequal rules.
+        "memory": str(settings.get("protocol.memory", "unknown")),
+        "exemplars": f"{settings.get('protocol.selection', 'unknown')} selection",
+        "precision": group.first["environment"]["precision"],
+        CLASSIFICATION: group_classifier(group).replace("_", " "),
+        "classes or class order": f"{data['class_order']}, hash {data['class_hash'][:8]}",
+        "training": f"{' and then '.join(epochs)} epochs",
+        "network": str(settings.get("network.name", "unknown")),
+    }

@@ -1,0 +1,25 @@
+"""The files that `phasezero run` leaves beside its runs: a table, a picture and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from phasezero.records.files import write_whole
+from phasezero.records.run import Record
+from phasezero.report.curves import draw_curves
+from phasezero.report.page import write_page
+from phasezero.report.tables import markdown_table
+
+VIEWS = ("results.md", "curves.png", "report.html")
+
+
+def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:
+    """Write the views of these runs; return their paths by what they are."""
+    if not records:
+        return {}
+    table, picture, page = (folder / name for name in VIEWS)
+    write_whole(table, markdown_table(records))
+    draw_curves(records, picture)
+    write_page(records, page, title=f"phasezero: {folder.resolve().name}")
+    return {"table": table, "picture": picture, "page": page}

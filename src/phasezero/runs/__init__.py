@@ -1,0 +1,1 @@
+"""Runs: one, several at once, their progress and the files they leave."""

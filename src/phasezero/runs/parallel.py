@@ -1,0 +1,227 @@
+"""Several runs at once: in processes of their own, or on streams of one process on a GPU.
+
+A run is the same alone and beside others: how many threads it computes with is a field of its configuration, and runs
+on one GPU share its time, the compiled code and nothing else (notebook/speed.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from multiprocessing.managers import SyncManager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from phasezero import plugins
+from phasezero.config import RunConfig
+from phasezero.data.catalog import find_data_set
+from phasezero.engine.callbacks import Callback, ForwardingCallback
+from phasezero.engine.device import Device
+from phasezero.engine.streams import MOST_RUNS, use_streams
+from phasezero.errors import DivergenceError
+from phasezero.records.run import Record
+from phasezero.runs.run import Job, Outcome
+
+# Three runs on streams of one process come to a third more images/s than one after the other, 5% ahead of three
+# processes under MPS; two come to most of it, and beyond three the card is at its power limit (notebook/speed.md).
+MOST_ON_A_GPU = 3
+
+
+def workers_for(configs: Sequence[RunConfig]) -> int:
+    """Return how many runs at once the cores carry (one where a run takes them all), or fit on the GPU."""
+    devices = {Device.choose(config.engine).torch for config in configs}
+    if any(device.type != "cpu" for device in devices):
+        if len(devices) > 1:
+            return 1
+        free, _ = torch.cuda.mem_get_info(devices.pop())
+        for_a_run = max(find_data_set(config.protocol.data).gpu_memory for config in configs)
+        return max(1, min(len(configs), MOST_ON_A_GPU, free // for_a_run))
+    threads = [config.engine.threads for config in configs]
+    if not all(threads):
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(len(configs), cores // max(threads)))
+
+
+def shared_device(configs: Sequence[RunConfig]) -> Device | None:
+    """Return the GPU on which all of these can run as streams of one process; None where processes serve better."""
+    devices = [Device.choose(config.engine) for config in configs]
+    # Eager steps are not kept apart from a neighbour's capture, which they could break.
+    switches = {(device.torch, device.precision == "fp32", device.engine == "eager") for device in devices}
+    return devices[0] if len(switches) == 1 and devices[0].torch.type == "cuda" else None
+
+
+def stays_here(configs: Sequence[RunConfig], workers: int) -> bool:
+    """Tell whether jobs with these configurations run in this very process."""
+    return workers == 1 or shared_device(configs) is not None
+
+
+def run_jobs(
+    jobs: Mapping[int, Job],
+    workers: int,
+    make_callback: Callable[[int], Callback],
+    keep_going: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> Iterator[tuple[int, Record | DivergenceError]]:
+    """Yield (place, record) of each job, by place, as it finishes; `make_callback(place)` is called when it starts.
+
+    A job that is out of time is left out. After a failure no further job starts; running jobs are finished and yielded
+    before the failure is raised, and `say` is told at once. With `keep_going` a run that diverged is not a failure: its
+    error takes the place of its record.
+    """
+    if workers == 1:
+        for place, job in jobs.items():
+            if job.fits and (outcome := job.outcome(make_callback(place), keep_going)):
+                yield place, outcome
+        return
+    device = shared_device([job.config for job in jobs.values()])
+    if device is not None:
+        workers = min(workers, MOST_RUNS)
+    with _in_processes(workers) if device is None else _in_threads(workers, device) as (pool, news):
+        waiting, callback_of = iter(jobs.items()), functools.cache(make_callback)
+        running: dict[Future[Outcome], int] = {}
+        shares, failure = _Shares(), None
+        while True:
+            # One by one, not all at once: what the pool has, it may start before it can be cancelled.
+            while failure is None and len(running) < workers and (following := next(waiting, None)):
+                place, job = following
+                if job.fits:
+                    running[pool.submit(job.outcome, _Messenger(place, news), keep_going)] = place
+            if not running:
+                break
+            done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+            _deliver(news, callback_of)
+            shares.charge(running.values())
+            for place, future in {running.pop(future): future for future in done}.items():
+                error = future.exception()
+                if error is None and (outcome := future.result()) is not None:
+                    if not isinstance(outcome, DivergenceError):
+                        timing = outcome["timing"]
+                        timing["share_seconds"] = shares.of(place, timing["seconds_total"])
+                    yield place, outcome
+                elif error is not None and failure is None:
+                    failure = error
+                    if running:
+                        title, text = jobs[place].title, next(iter(str(error).splitlines()), "")
+                        what = f"{type(error).__name__}: {text.removeprefix(f'{title}: ')}"
+                        say(f"{title} failed ({what}); what is running is finished, nothing else starts")
+        if failure is not None:
+            raise failure
+
+
+class _Shares:
+    """Measure how much of the machine's time each run had: while n run at once, an n-th of it."""
+
+    def __init__(self) -> None:
+        self.last = time.perf_counter()
+        self.seconds, self.shared = defaultdict[int, float](float), defaultdict[int, float](float)
+
+    def charge(self, running: Collection[int]) -> None:
+        """Charge the time since the last call to the runs that were running."""
+        now = time.perf_counter()
+        for place in running:
+            self.seconds[place] += now - self.last
+            self.shared[place] += (now - self.last) / len(running)
+        self.last = now
+
+    def of(self, place: int, seconds: float) -> float:
+        """Return the share of so many seconds; those of an earlier session count like the ones seen here."""
+        return seconds * self.shared[place] / max(self.seconds[place], 1e-9)
+
+
+Workers = tuple[Executor, Any]
+"""A pool, and the queue of its messages."""
+
+
+@contextlib.contextmanager
+def _in_processes(workers: int) -> Iterator[Workers]:
+    context = multiprocessing.get_context("spawn")  # a forked CUDA, or a forked thread pool, does not work
+    manager = SyncManager(ctx=context)
+    manager.start(initializer=_die_with_parent)
+    files = plugins.plugin_files()
+    with manager, ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(files,)) as pool:
+        try:
+            yield pool, manager.Queue()
+        except BaseException:  # an interruption: their runs can be resumed after the last finished phase
+            for worker in list((pool._processes or {}).values()):
+                worker.terminate()
+            raise
+
+
+def _start_worker(files: Sequence[Path]) -> None:
+    _die_with_parent()
+    for file in files:
+        plugins.load_plugin(file)
+
+
+def _die_with_parent() -> None:
+    """End this process with its parent: it would otherwise train all that is queued, unheard."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextlib.contextmanager
+def _in_threads(workers: int, device: Device) -> Iterator[Workers]:
+    """Start threads, each with CUDA streams of its own. The GPU's switches are set once here, for all."""
+    news, numbers = _StoppableQueue(), iter(range(workers))
+
+    def on_own_streams() -> None:
+        if device.torch.type == "cuda":
+            use_streams(next(numbers), device.torch)
+
+    with device.settings(), ThreadPoolExecutor(workers, initializer=on_own_streams) as pool:
+        try:
+            yield pool, news
+        finally:  # at an interruption too: threads cannot be killed, so they are told
+            news.stopped.set()
+            pool.shutdown(cancel_futures=True)
+
+
+class StoppedError(Exception):
+    """A run in a thread was told to give up."""
+
+
+class _StoppableQueue(queue.SimpleQueue[Any]):
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        if self.stopped.is_set():
+            raise StoppedError
+        super().put(item, block, timeout)
+
+
+def _deliver(news: Any, callback_of: Callable[[int], Callback]) -> None:
+    """Call what the workers' messages ask for."""
+    while True:
+        try:
+            place, name, facts = news.get_nowait()
+        except queue.Empty:
+            return
+        getattr(callback_of(place), name)(*facts)
+
+
+class _Messenger(ForwardingCallback):
+    """Send every call through a queue to the callback at its other end."""
+
+    def __init__(self, place: int, news: Any) -> None:
+        self.place, self.news = place, news
+
+    def forward(self, name: str, *facts: Any) -> None:
+        self.news.put((self.place, name, facts))

@@ -1,0 +1,190 @@
+"""Several runs, with progress, and the files they leave in a folder."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from phasezero.config import RunConfig, complete
+from phasezero.data.catalog import load_data
+from phasezero.engine.callbacks import Callback, CallbackList
+from phasezero.engine.checkpoint import phase_checkpoint, read_facts
+from phasezero.engine.deadline import Deadline
+from phasezero.engine.resume import Saving
+from phasezero.engine.setup import check, trains_an_oracle
+from phasezero.errors import DivergenceError, UserError
+from phasezero.records.analysis import analysis_name
+from phasezero.records.files import remove_unfinished, slug, writable, write_whole
+from phasezero.records.run import FILE_NAME, Record, read_record, write_record
+from phasezero.runs.parallel import run_jobs, stays_here, workers_for
+from phasezero.runs.progress import RunProgress, TotalProgress, make_progress
+from phasezero.runs.run import Job
+
+CHECKPOINT = "checkpoint.safetensors"
+DIVERGED = "diverged.txt"
+
+
+@dataclass(frozen=True)
+class Session:
+    """What came of several runs."""
+
+    folder: Path
+    records: list[Record]
+    """Of the finished runs, in the order of the configurations."""
+    paths: dict[str, Path]
+    unfinished: list[RunConfig]
+    """Stopped, or not started, because time was up."""
+    diverged: list[str]
+    """What runs that diverged said, where the others kept going."""
+
+
+def run_all(
+    configs: Sequence[RunConfig],
+    *,
+    root: Path | None = None,
+    out: Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    store: Path | None = None,
+    keep_phases: bool = False,
+    parallel: int | None = None,
+    console: Console | None = None,
+    make_callback: Callable[[RunConfig], Callback] | None = None,
+    deadline: Deadline | None = None,
+    seconds: Sequence[float] = (),
+    keep_going: bool = False,
+    views: Sequence[str] = (),
+) -> Session:
+    """Run each configuration; write record and configuration of each.
+
+    Everything that can be wrong with the input is found before the first epoch; then nothing is left behind. With
+    `resume`, finished runs are kept as they are and a stopped run continues after its last finished phase. As many as
+    `parallel` runs are trained at once, by default as many as the cores carry. With a `deadline` a run starts only if
+    its `seconds` fit, and stops after a phase when time is up; the result names what is missing then. With
+    `keep_going` a run that diverges leaves a file that says so, and the other runs continue. `views` are files in the
+    folder that are made of runs: they are removed where runs begin anew.
+    """
+    console = console or Console(quiet=True)
+    folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    if store is None and any(map(trains_an_oracle, configs)):
+        store = folder / "phase0"  # an oracle is trained once, and kept
+    targets = [run_folder(folder, config) for config in configs]
+    check_clashes(targets, allowed=overwrite or resume)
+    data = {name: load_data(name, root) for name in {config.protocol.data for config in configs}}
+    setups = [check(config, data[config.protocol.data]) for config in configs]
+
+    finished = finished_runs(configs, targets) if resume else {}
+    waiting = {place: config for place, config in enumerate(configs) if place not in finished}
+    for oracle in (term.file for config in waiting.values() for term in config.initial if term.file):
+        read_facts(Path(oracle))  # raises for a file that is not a checkpoint
+    left = list(waiting.values())
+    workers = min(parallel or workers_for(left or configs), len(left) or 1)
+    if not stays_here(left, workers):
+        data = {}  # each process loads its own
+    jobs = {
+        place: Job(
+            config,
+            Saving(targets[place] / CHECKPOINT, store, keep_phases, deadline),
+            root,
+            data.get(config.protocol.data),
+            setups[place],
+            seconds[place] if seconds else 0.0,
+        )
+        for place, config in waiting.items()
+    }
+    with writable(folder), writable(store if waiting else None, "--store"), make_progress(console) as progress:
+        for place in waiting:
+            remove_unfinished(targets[place])
+        for name in views:
+            remove_unfinished(folder, name)
+        if not resume:
+            make_room([folder / name for name in views], targets)
+        planned = {place: sum(setups[place].images) for place in waiting}
+        total = TotalProgress(progress, planned) if len(jobs) > 1 else None
+
+        def callback_of(place: int) -> Callback:
+            own = RunProgress(progress, configs[place], place, len(configs), total)
+            return CallbackList([own, make_callback(configs[place])]) if make_callback else own
+
+        say = functools.partial(console.print, "note:", markup=False, soft_wrap=True)
+        diverged: dict[int, str] = {}
+        for place, outcome in run_jobs(jobs, workers, callback_of, keep_going, say):
+            write_whole(targets[place] / "config.yaml", configs[place].to_yaml())
+            if isinstance(outcome, DivergenceError):
+                diverged[place] = str(outcome)
+                write_whole(targets[place] / DIVERGED, f"{outcome}\n")
+            else:
+                finished[place] = outcome
+                (targets[place] / DIVERGED).unlink(missing_ok=True)  # of an earlier session
+                write_record(targets[place] / FILE_NAME, outcome)
+    return Session(
+        folder,
+        [finished[place] for place in sorted(finished)],
+        {f"run {place + 1}": targets[place] / FILE_NAME for place in sorted(finished)},
+        [config for place, config in waiting.items() if place not in {*finished, *diverged}],
+        list(diverged.values()),
+    )
+
+
+def finished_runs(configs: Sequence[RunConfig], targets: Sequence[Path]) -> dict[int, Record]:
+    """Return the records that are there, by place; raise UserError for files of other configurations."""
+    finished = {}
+    for place, (config, target) in enumerate(zip(configs, targets, strict=True)):
+        if (target / FILE_NAME).exists():
+            finished[place] = read_record(target)
+            if not same_config(finished[place], config):
+                advice = "choose another --out, or say --overwrite"
+                raise UserError(f"{target} holds a run of another configuration; {advice}")
+        elif (target / CHECKPOINT).exists():
+            read_facts(target / CHECKPOINT, config)  # raises for another configuration
+    return finished
+
+
+def same_config(record: Record, config: RunConfig) -> bool:
+    """Tell whether a record is of exactly this configuration, seed and engine included."""
+    return complete(record["config"]) == config.to_dict()
+
+
+def make_room(views: Sequence[Path], targets: Sequence[Path]) -> None:
+    """Remove what earlier runs left where new ones begin: old and new files must not stand side by side."""
+    of_phases = phase_checkpoint(Path(CHECKPOINT), "*").name
+    patterns = (FILE_NAME, CHECKPOINT, DIVERGED, "config.yaml", of_phases, analysis_name("*"))
+    for stale in (*views, *(found for target in targets for one in patterns for found in target.glob(one))):
+        stale.unlink(missing_ok=True)
+
+
+def run_folder(out: Path, config: RunConfig) -> Path:
+    """Return where a run of a session leaves its files."""
+    return out / slug(config.name) / f"seed{config.seed}"
+
+
+def lost_phases(folder: Path, phases: Sequence[object]) -> list[int]:
+    """Return the phases whose state was not kept: those finished before --keep-phases was asked for."""
+    last = len(phases) - 1  # always in the checkpoint itself
+    return [phase for phase in range(last) if not phase_checkpoint(folder / CHECKPOINT, phase).exists()]
+
+
+def divergence_of(config: RunConfig, out: Path) -> str:
+    """Return what an earlier session wrote where a run of this very configuration diverged; else nothing."""
+    folder = run_folder(out, config)
+    try:
+        same = (folder / "config.yaml").read_text() == config.to_yaml()
+        return (folder / DIVERGED).read_text().strip() if same else ""
+    except OSError:
+        return ""
+
+
+def check_clashes(targets: Sequence[Path], *, allowed: bool) -> None:
+    """Raise UserError where two runs would write to one folder, or where one holds a run already."""
+    if len(set(targets)) != len(targets):
+        twice = next(target for target in targets if list(targets).count(target) > 1)
+        raise UserError(f"two runs would write to {twice}; give them different names or seeds")
+    for target in targets if not allowed else ():
+        for name, what in ((FILE_NAME, "a record"), (CHECKPOINT, "an unfinished run")):
+            if (target / name).exists():
+                raise UserError(f"{target} holds {what} already; choose another --out, or say --overwrite or --resume")

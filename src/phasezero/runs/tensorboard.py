@@ -1,0 +1,63 @@
+"""TensorBoard: a callback that writes a run's losses, accuracies and configuration as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from phasezero.config import RunConfig
+from phasezero.data.stream import Phase
+from phasezero.engine.callbacks import Callback, PhaseResult
+from phasezero.errors import UserError
+from phasezero.records.files import slug
+from phasezero.records.run import PhaseRecord
+
+
+def tensorboard_callbacks(folder: Path) -> Callable[[RunConfig], TensorBoard]:
+    """Return what makes a run's callback; raise UserError where TensorBoard is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError("--tensorboard needs the package tensorboard: pip install 'phasezero[tensorboard]'") from None
+
+    def make(config: RunConfig) -> TensorBoard:
+        return TensorBoard(SummaryWriter(str(folder / slug(config.name) / f"seed{config.seed}")), config)
+
+    return make
+
+
+class TensorBoard(Callback):
+    """Write `loss/STAGE` by the epochs of that stage so far, `accuracy/CLASSIFIER` by the classes seen."""
+
+    def __init__(self, writer: Any, config: RunConfig) -> None:
+        self.writer, self.phases = writer, 0
+        self.first_epochs = config.training.first.epochs
+        writer.add_text("configuration", f"```yaml\n{config.to_yaml()}```")
+
+    def on_phase_reused(self, record: PhaseRecord) -> None:
+        for stage, losses in record["loss"].items():
+            for epoch, loss in enumerate(losses):
+                self.writer.add_scalar(f"loss/{stage}", loss, epoch)
+        self._write_accuracies(record)
+
+    def on_run_start(self, phases: int, images: int) -> None:
+        self.phases = phases
+
+    def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        # Counted from the phase, not from earlier calls: a run that was resumed continues its curve. Stages other
+        # than the first (fine-tuning, bias) belong to the later phases alone.
+        in_phase_0 = self.first_epochs if stage == "train" else 0
+        before = in_phase_0 + (phase.index - 1) * epochs if phase.index else 0
+        self.writer.add_scalar(f"loss/{stage}", loss, before + epoch)
+
+    def on_phase_end(self, result: PhaseResult) -> None:
+        self._write_accuracies(result.record)
+        if result.phase.index == self.phases - 1:
+            self.writer.close()
+
+    def _write_accuracies(self, record: PhaseRecord) -> None:
+        for classifier, accuracy in record["accuracy"].items():
+            if accuracy is not None:
+                self.writer.add_scalar(f"accuracy/{classifier}", accuracy, record["seen_classes"])
+        self.writer.flush()  # a finished phase can be looked at, whatever happens to the run

@@ -1,0 +1,320 @@
+"""`phasezero analyze`: files, tables and figures of small runs, and from the files alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from phasezero.cli.main import app
+from phasezero.cli.report import report
+from phasezero.records.analysis import read_analysis
+
+Command = Callable[..., tuple[int, str, str]]
+CHANGED = "-epochs-1-training.first.batch_size-512-training.later.batch_size-512"
+PLAIN, CWD = f"lucir-glyphs-sizes4-2{CHANGED}", f"lucir+cwd-glyphs-sizes4-2{CHANGED}"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """LUCIR and LUCIR+CwD on 4 + 2 glyphs, two seeds each, every phase kept."""
+    folder = tmp_path_factory.mktemp("runs")
+    words = ["run", "--parallel", "1", "--epochs", "1", "--seeds", "0,1", "--out", str(folder), "--keep-phases"]
+    for setting in ("protocol.phase_sizes=[4,2]", "training.first.batch_size=512", "training.later.batch_size=512"):
+        words += ["--set", setting]
+    assert app(words, standalone_mode=False) is None
+    return folder
+
+
+def told(text: str) -> str:
+    """Words of a caption, wherever it was broken into lines."""
+    return " ".join(re.sub(r"<[^>]*>", " ", text).split())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> None:
+    code, out, err = command(
+        "analyze", runs, "--phase", "0", "--phase", "1", "--out", "there", "--future", "--k", "1,3"
+    )
+    assert code == 0, err
+    there = tmp_path / "there"
+    files = sorted(path.relative_to(there) for path in there.rglob("analysis-*.json"))
+    assert len(files) == 8
+    assert Path(CWD) / "seed1" / "analysis-phase0.json" in files
+    assert "phase=0" in out
+    assert "alpha_3" in out
+    assert "larger eta" in out
+    comparison = json.loads((there / "comparison-phase0-phase1.json").read_text())
+    assert (comparison["phases"], comparison["later"]) == ([0, 1], False)
+    assert {one["k"] for one in comparison["findings"]} == {1, 3, None}  # None: of the information proxy
+    assert "more information" in out
+    assert {one["classes"] for one in comparison["findings"]} == {4, 6}
+    for name in ("alpha", "information", "overlap"):
+        for suffix, start in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
+            file = f"{name}-phase0-phase1{suffix}"
+            assert (there / file).read_bytes().startswith(start)
+            assert f"wrote there/{file}" in out
+    # Table, findings and figures over the same classes: the four that models after either phase have seen.
+    assert "alpha_k and information: means over the 4 classes that the models are compared on" in told(out)
+    for name in ("alpha", "information"):
+        words = told((there / f"{name}-phase0-phase1.svg").read_text())
+        assert "Models after phase 0, 1. Means over the 4 classes that all of them have seen" in words
+    assert "Over all classes that each has seen" in told((there / "overlap-phase0-phase1.svg").read_text())
+    assert not list(runs.rglob("analysis-*.json"))
+
+    # The numbers are enough: no record, no checkpoint, no data.
+    kept = tmp_path / "kept"
+    for file in files:
+        (kept / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(there / file, kept / file)
+    code, again, err = command("analyze", kept, "--read", "--k", "1,3")
+    assert code == 0, err
+    assert again.splitlines()[:10] == out.splitlines()[:10]
+    assert json.loads((kept / "comparison-phase0-phase1.json").read_text()) == comparison
+    alpha = "alpha-phase0-phase1.png"
+    assert (kept / alpha).read_bytes() == (there / alpha).read_bytes()
+    before = contents(kept)
+    code, _, err = command("analyze", *kept.rglob("analysis-phase1.json"), "--read")  # one of each run
+    assert code == 0, err
+    assert json.loads((kept / "comparison.json").read_text())["phases"] == [1]
+
+    code, out, err = command(
+        "analyze", kept, "--read", "--phase", "1", "--later", "--features", "unit", "--split", "test"
+    )
+    assert code == 0, err
+    assert "unit features of the test images" in out
+    assert "means over the 2 classes after phase 0 that the models are compared on" in told(out)
+    assert "classes that the models share, of those after phase 0" in told(out)
+    later = json.loads((kept / "comparison-phase1-later-test-unit.json").read_text())
+    assert (later["phases"], later["later"]) == ([1], True)
+    assert {one["classes"] for one in later["findings"]} == {2}
+    for name in ("alpha", "information"):
+        words = told((kept / f"{name}-phase1-later-test-unit.svg").read_text())
+        assert "Models after phase 1. Means over the 2 classes that came after phase 0" in words
+    assert "overlap is measured among all classes seen, so it is not drawn" in err
+    after = contents(kept)
+    assert {name: after[name] for name in before} == before  # nothing of the first view was lost
+    assert not [name for name in after if name.startswith("overlap") and "later" in name]
+    code, _, err = command("analyze", kept, "--read", "--phase", "7")
+    assert code == 2
+    assert "phase 7" in err
+
+
+def test_one_run_beside_its_record(command: Command, runs: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    shutil.copytree(runs / PLAIN / "seed0", one)
+    code, _, err = command("analyze", one, "--floor", "1e-6")
+    assert code == 0, err
+    figures = ["alpha.pdf", "alpha.png", "alpha.svg"]
+    assert sorted(path.name for path in one.glob("a*")) == [*figures, "analysis-phase1.json"]
+    analysis = read_analysis(one / "analysis-phase1.json")
+    assert analysis["train"]["raw"]["information"]["floor"] == 1e-6
+
+    report([one], tmp_path / "page.html")  # finds what lies beside the record
+    text = (tmp_path / "page.html").read_text().partition('id="content">')[2].partition("</script>")[0]
+    (group,) = json.loads(text)["groups"]
+    shares = [100 * share for share in analysis["test"]["raw"]["alpha_mean"]]
+    assert [mean for mean, _ in group["spectra"]["1"]["test"]] == pytest.approx(shares)
+
+    (one / "analysis-phase0.json").write_text((one / "analysis-phase1.json").read_text()[:1000])
+    code, out, err = command("report", one, "-o", "again.html")
+    assert code == 0
+    assert out.endswith("again.html\n")
+    assert err.startswith(f"phasezero: warning: {one / 'analysis-phase0.json'}: not JSON")
+    assert err.endswith("; left out\n")
+    assert (tmp_path / "again.html").read_text() == (tmp_path / "page.html").read_text()
+
+
+def test_what_it_left_beside_runs_does_not_stop_the_next_command(command: Command, runs: Path, tmp_path: Path) -> None:
+    for name in (PLAIN, CWD):
+        shutil.copytree(runs / name, tmp_path / "there" / name)
+
+    def all_that_lies_there() -> list[Path]:
+        return sorted((tmp_path / "there").iterdir())
+
+    assert command("analyze", *all_that_lies_there())[0] == 0
+    left = all_that_lies_there()
+    assert {"alpha.pdf", "comparison.json"} < {path.name for path in left}
+    for words in (["analyze", *left], ["analyze", "--read", *left], ["show", *left]):
+        code, _, err = command(*words)
+        assert code == 0, err
+
+
+def test_later_classes_that_are_not_there_give_a_warning(command: Command, runs: Path, tmp_path: Path) -> None:
+    one = runs / PLAIN / "seed0"
+    code, out, err = command("analyze", one, "--phase", "0", "--later", "--out", "there")
+    assert code == 0
+    assert "phasezero: warning: --later: these models have no class in common that came after phase 0" in err
+    assert "alpha_1" in out  # the table of the model is there all the same
+    assert not list((tmp_path / "there").glob("alpha*"))
+    code, _, err = command("analyze", one, "--phase", "1", "--later", "--out", "there")
+    assert (code, err) == (0, "")
+    assert (tmp_path / "there" / "alpha-phase1-later.png").exists()
+
+
+def test_information_with_different_floors_is_left_out_with_a_warning(
+    command: Command, runs: Path, tmp_path: Path
+) -> None:
+    for name, floor in (("lucir", "1e-3"), ("lucir+cwd", "1e-12")):
+        run = runs / f"{name}-glyphs-sizes4-2{CHANGED}" / "seed0"
+        assert command("analyze", run, "--out", "there", "--floor", floor)[0] == 0
+    there = tmp_path / "there"
+    for old in there.glob("alpha*"):
+        old.unlink()
+    code, out, err = command("analyze", there, "--read", "--features", "unit")
+    assert code == 0
+    assert "more information" in err
+    assert err.count("different floors (1e-12 and 0.001)") == 2  # the statement and the figure
+    assert "more information" not in out
+    assert "Information with different floors cannot be compared." in told(out)
+    findings = json.loads((there / "comparison-unit.json").read_text())["findings"]
+    assert {one["claim"] for one in findings} == {"larger eta"}
+    assert {path.stem for path in there.iterdir() if path.is_file()} == {
+        "alpha-unit",
+        "comparison-unit",
+        "overlap-unit",
+    }
+
+
+def test_models_without_a_common_seed_are_drawn_all_the_same(command: Command, runs: Path, tmp_path: Path) -> None:
+    pair = [runs / PLAIN / "seed0", runs / CWD / "seed1"]
+    code, out, err = command("analyze", *pair, "--out", "there")
+    assert code == 0
+    for claim in ("larger eta", "more information"):
+        assert f"warning: {claim}: lucir/glyphs/sizes4-2" in err
+    assert err.count("have no seed in common; left out") == 2
+    assert "alpha_1" in out
+    written = {path.name for path in (tmp_path / "there").iterdir() if path.is_file()}
+    figures = ("alpha", "information", "overlap")
+    assert written == {f"{name}.{suffix}" for name in figures for suffix in ("png", "svg", "pdf")}
+
+
+def test_a_k_beyond_the_features_is_one(command: Command, runs: Path, tmp_path: Path) -> None:
+    pair = [runs / f"{name}-glyphs-sizes4-2{CHANGED}" / "seed0" for name in ("lucir", "lucir+cwd")]
+    code, out, err = command("analyze", *pair, "--out", "there", "--k", "1,1000")
+    assert code == 0
+    assert "alpha_1000" in out
+    assert "larger eta: alpha_1000 is 1 in every model of 64 features; left out" in err
+    comparison = json.loads((tmp_path / "there" / "comparison.json").read_text())
+    assert {one["k"] for one in comparison["findings"]} == {1, None}
+    before = contents(tmp_path / "there")
+    code, out, err = command("analyze", "there", "--read", "--k", "11")  # not measured: refused before anything
+    assert (code, out) == (2, "")
+    assert "alpha_11 was not measured" in err
+    assert contents(tmp_path / "there") == before
+
+
+BAD = {
+    "no such run": (["nowhere"], "nowhere: there is no such file or folder"),
+    "no such analysis": (["nowhere", "--read"], "nowhere: there is no such file or folder"),
+    "no run": (["RUN/config.yaml"], "config.yaml: a run's folder is expected"),
+    "no such phase": (["RUN", "--phase", "2"], "phases 0 to 1"),
+    "bad k": (["RUN", "--k", "1,x"], "separated by commas"),
+    "k of zero": (["RUN", "--k", "0"], "number 1"),
+    "bad floor": (["RUN", "--floor", "0"], "above zero"),
+    "endless floor": (["RUN", "--floor", "inf"], "finite"),
+    "no floor": (["RUN", "--floor", "nan"], "finite"),
+    "bad split": (["RUN", "--split", "val"], "'train'"),
+    "nothing to read": (["RUN", "--read"], "analysis-phaseN.json"),
+    "no device": (["RUN", "--device", "abacus"], "abacus"),
+    "read from the end": (["RUN", "--read", "--phase", "-1"], "--phase -1 with --read: name the phase itself"),
+    **{
+        f"read with {words[0]}": (["RUN", "--read", *words], f"{words[0]} with --read: nothing is computed")
+        for words in (["--root", "data"], ["--future"], ["--floor", "1e-12"], ["--store", "s"], ["--device", "cpu"])
+    },
+}
+
+
+@pytest.mark.parametrize(("words", "message"), BAD.values(), ids=BAD.keys())
+def test_bad_input_costs_a_message_and_leaves_nothing(
+    command: Command, runs: Path, tmp_path: Path, words: list[str], message: str
+) -> None:
+    one = str(runs / PLAIN / "seed0")
+    code, _, err = command("analyze", *[word.replace("RUN", one) for word in words], "--out", "out")
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_store_in_the_environment_does_not_hinder_reading(
+    command: Command, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHASEZERO_STORE", "s")
+    assert command("analyze", runs / PLAIN / "seed0", "--out", "there")[0] == 0
+    code, _, err = command("analyze", "there", "--read")
+    assert (code, err) == (0, "")
+
+
+def test_a_report_takes_no_analysis_for_a_runs_own_that_is_not(command: Command, runs: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    shutil.copytree(runs / PLAIN / "seed0", one)
+    other = runs / CWD / "seed0"
+    for run in (one, other, runs / PLAIN / "seed1"):
+        assert command("analyze", run, "--phase", "0", "--out", f"from {run.parent.name} {run.name}")[0] == 0
+    (own,) = tmp_path.glob(f"from {tmp_path.name} one/**/analysis-phase0.json")
+    strangers = [path for path in tmp_path.glob("from */**/analysis-phase0.json") if path != own]
+    assert len(strangers) == 2
+    shutil.copy(own, one)
+    assert command("report", one, "-o", "page.html") == (0, "page.html\n", "")
+    copied = one / "analysis-phase0-copied.json"
+    shutil.copy(own, copied)
+    code, _, err = command("report", one, "-o", "again.html")
+    assert code == 0
+    message = "of phase 0, so its name should be analysis-phase0.json; left out"
+    assert err == f"phasezero: warning: {copied}: {message}\n"
+    assert (tmp_path / "again.html").read_text() == (tmp_path / "page.html").read_text()
+    copied.unlink()
+    for stranger in strangers:
+        shutil.copy(stranger, one)
+        code, _, err = command("report", one, "-o", "without.html")
+        assert code == 0
+        assert err.endswith("not of the run whose record.json lies beside it; left out\n")
+        assert '"spectra":{}' in (tmp_path / "without.html").read_text()
+
+
+def test_a_phase_that_is_named_twice_is_one(command: Command, runs: Path, tmp_path: Path) -> None:
+    run = runs / PLAIN / "seed0"
+    once, twice = (["analyze", run, "--phase", "0", *more] for more in ([], ["--phase", "0", "--phase", "-2"]))
+    assert command(*once, "--out", "once")[0] == 0
+    code, _, err = command(*twice, "--out", "twice")
+    assert (code, err) == (0, "")
+    assert contents(tmp_path / "once").keys() == contents(tmp_path / "twice").keys()
+
+
+def test_without_the_model(command: Command, runs: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    shutil.copytree(runs / PLAIN / "seed0", one)
+    (one / "checkpoint-phase0.safetensors").unlink()
+    code, _, err = command("analyze", one, "--phase", "0")
+    assert code == 2
+    assert "--keep-phases" in err
+    (one / "checkpoint-phase1.safetensors").write_bytes(b"no")
+    code, _, err = command("analyze", one)
+    assert code == 2
+    assert "cannot be read" in err
+
+
+def test_a_run_anew_takes_the_old_models_and_their_analyses_away(command: Command, runs: Path, tmp_path: Path) -> None:
+    one = tmp_path / "again" / PLAIN / "seed0"
+    shutil.copytree(runs / PLAIN / "seed0", one)
+    assert command("analyze", one, "--phase", "0")[0] == 0
+    assert {"analysis-phase0.json", "checkpoint-phase1.safetensors"} <= {path.name for path in one.iterdir()}
+    code, _, err = command("run", "--config", one / "config.yaml", "--out", "again", "--overwrite")
+    assert code == 0, err
+    left = {path.name for path in one.iterdir()}
+    assert left == {
+        "alpha-phase0.pdf",
+        "alpha-phase0.png",
+        "alpha-phase0.svg",
+        "checkpoint.safetensors",
+        "config.yaml",
+        "record.json",
+    }

@@ -1,0 +1,60 @@
+"""`phasezero list` and `--help`: complete, on one screen, and without loading torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from phasezero.catalogue import from_registries, registered
+from phasezero.presets import published_presets
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+def test_the_source_code_tells_what_the_registries_hold() -> None:
+    assert registered() == from_registries()
+    assert all(line for kind in registered().values() for line in kind.values())
+
+
+def test_the_list_fits_on_one_screen(command: Command) -> None:
+    code, out, _ = command("list")
+    lines = out.splitlines()
+    assert code == 0
+    assert len(lines) <= 45
+    assert all(len(line) <= 80 for line in lines if "variants:" not in line)
+    assert all(name in out for kind in registered().values() for name in kind)
+
+
+@pytest.mark.parametrize("kind", ["methods", "initial", "data", "networks", "orders", "presets", "targets"])
+def test_one_kind_narrowed_by_words(kind: str, command: Command) -> None:
+    _, out, _ = command("list", kind, "--json")
+    (names,) = json.loads(out).values()
+    assert names
+    if kind == "presets":
+        assert set(names) == set(published_presets())
+        _, out, _ = command("list", kind, "lucir", "glyphs")
+        shown = [line.strip() for line in out.splitlines()[1:]]
+        assert shown == [name for name in names if "lucir" in name and "glyphs" in name]
+        assert "lucir+cwd/glyphs/b50s10" in shown
+
+
+def test_an_unknown_kind(command: Command) -> None:
+    code, _, err = command("list", "method")
+    assert code == 2
+    assert "did you mean 'methods'" in err
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["list"], ["list", "targets"], ["run", "--help"], ["--version"], ["data"]]
+)
+def test_quick_commands_load_neither_torch_nor_matplotlib(words: list[str]) -> None:
+    program = (
+        "import sys\nfrom phasezero.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('torch', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip().endswith("[]")
