@@ -1,23 +1,7 @@
 """Methods, one file each. Importing this package registers them all."""
 
-from phasezero.methods import aanet, bic, finetune, icarl, joint, lucir, lwf, podnet
+from phasezero.methods import aanet, bic, finetune, icarl, joint, lucir, lwf, podnet  # noqa: F401
 from phasezero.methods.base import METHODS, Method, MethodOptions, classifier_of, register_method
 from phasezero.methods.stage import Batch, Stage
 
-__all__ = [
-    "METHODS",
-    "Batch",
-    "Method",
-    "MethodOptions",
-    "Stage",
-    "aanet",
-    "bic",
-    "classifier_of",
-    "finetune",
-    "icarl",
-    "joint",
-    "lucir",
-    "lwf",
-    "podnet",
-    "register_method",
-]
+__all__ = ["METHODS", "Batch", "Method", "MethodOptions", "Stage", "classifier_of", "register_method"]

@@ -1,6 +1,6 @@
 """Networks: backbones, heads that grow, and the model of both. Importing this package registers the networks."""
 
-from phasezero.nets import alexnet
+from phasezero.nets import alexnet  # noqa: F401
 from phasezero.nets.heads import BiasCorrectedHead, CosineHead, GrowingHead, LinearHead
 from phasezero.nets.lsc import LocalSimilarityHead, imprint_proxies
 from phasezero.nets.model import IncrementalModel, Output
@@ -18,7 +18,6 @@ __all__ = [
     "LocalSimilarityHead",
     "Output",
     "ResNet",
-    "alexnet",
     "fits_network",
     "imprint_proxies",
     "register_network",

@@ -140,12 +140,10 @@ class ResNet(Backbone):
                 nn.init.zeros_(module.bn2.weight)
 
     def forward(self, images: Tensor) -> Features:
-        x = self.stem(images)
-        maps = []
+        maps = [self.stem(images)]
         for stage in self.stages:
-            x = stage(x)
-            maps.append(x)
-        return Features(x.mean((2, 3)), tuple(maps))
+            maps.append(stage(maps[-1]))
+        return Features(maps[-1].mean((2, 3)), tuple(maps[1:]))
 
 
 class PaddedSubsampling(nn.Module):
