@@ -46,10 +46,16 @@ class _ArrayUnpickler(pickle.Unpickler):
         return known[name]
 
 
+def _has_files(folder: Path, verify: bool = False) -> bool:
+    """Tell whether the files are in a folder and, if `verify` is set, have the published md5."""
+    paths = {folder / name: md5 for name, md5 in MD5.items()}
+    return all(path.is_file() and (not verify or md5_of(path) == md5) for path, md5 in paths.items())
+
+
 def _folder(root: Path) -> Path:
     """Return where the files are or should be: in the root's own folder, or in the root if it is that folder."""
     inner = root / FOLDER
-    is_that_folder = root.name == FOLDER or all((root / name).is_file() for name in MD5)
+    is_that_folder = root.name == FOLDER or _has_files(root)
     return root if is_that_folder and not inner.is_dir() else inner
 
 
@@ -79,24 +85,16 @@ def _split(root: Path, name: str) -> ImageSplit:
     return ImageSplit(images, np.asarray(entries["fine_labels"], dtype=np.int64))
 
 
-def is_present(root: Path) -> bool:
-    return all((_folder(root) / name).is_file() for name in MD5)
-
-
-def _is_verified(folder: Path) -> bool:
-    return all((folder / name).is_file() and md5_of(folder / name) == md5 for name, md5 in MD5.items())
-
-
 def get_cifar100(root: Path) -> None:
     """Download (169 MB), check and unpack; nothing is fetched when the files are there and right."""
     folder, state = _folder(root), "already"
-    if not _is_verified(folder):
+    if not _has_files(folder, verify=True):
         base = folder.parent if folder.name == FOLDER else root
         folder, state = base / FOLDER, "now"
         archive = base / "cifar-100-python.tar.gz"
         fetched = download(URL, archive, md5=ARCHIVE_MD5)
         extract_tar(archive, base, [f"{FOLDER}/{name}" for name in MD5])
-        if not _is_verified(folder):
+        if not _has_files(folder, verify=True):
             raise UserError(f"the files unpacked into {folder} are not the published ones; check the disk")
         if fetched:  # an archive that somebody else put there is theirs to keep
             archive.unlink()
@@ -111,7 +109,7 @@ def get_cifar100(root: Path) -> None:
     paper_name="CIFAR100",
     size=(100, 500),
     seconds={"cpu": 6e-2, "cuda": 2.5e-5},  # results/h200/bench.json
-    present=is_present,
+    present=lambda root: _has_files(_folder(root)),
     download=get_cifar100,
 )
 def load_cifar100(root: Path, argument: str = "") -> ImageData:
