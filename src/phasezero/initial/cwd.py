@@ -114,10 +114,7 @@ class ClassWiseDecorrelation(Term):
     options: Options
 
     def __call__(self, batch: Batch) -> Tensor:
+        form, normalize = self.options.form, self.options.normalize
         return class_wise_decorrelation(
-            batch.output.features,
-            batch.labels,
-            form=self.options.form,
-            normalize=self.options.normalize,
-            num_classes=self.phase.new,
+            batch.output.features, batch.labels, form=form, normalize=normalize, num_classes=self.phase.new
         )

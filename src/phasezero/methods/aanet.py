@@ -96,21 +96,11 @@ class Aanet(Lucir):
         # The gradients are summed in place: the sum is part of the model and survives a stop between phases.
         weights.grad = model.backbone.gradient_sum if self.options.accumulate else None
         accumulated = [weights] if self.options.accumulate else []
+        lr, size = self.options.weights_lr, self.options.weights_batch_size
+        drops = tuple(int(part * schedule.epochs) for part in self.options.weights_drops)
+        steps = replace(schedule, lr=lr, shape="step", milestones=drops, decay=0.1, batch_size=size)
+        loss = Method.make_loss(self, phase)  # cross-entropy alone
         second_level = Stage(
-            "aggregate",
-            replace(
-                schedule,
-                lr=self.options.weights_lr,
-                shape="step",
-                milestones=tuple(int(part * schedule.epochs) for part in self.options.weights_drops),
-                decay=0.1,
-                batch_size=self.options.weights_batch_size,
-            ),
-            Method.make_loss(self, phase),  # cross-entropy alone
-            [weights],
-            balanced_draw,
-            batch_statistics=False,
-            needs_teacher=False,
-            accumulate=accumulated,
+            "aggregate", steps, loss, [weights], balanced_draw, False, needs_teacher=False, accumulate=accumulated
         )
         return [replace(train, accumulate=accumulated, each_epoch=second_level), *others]

@@ -9,7 +9,7 @@ weights and class-balanced fine-tuning.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -95,17 +95,11 @@ class Lucir(Method):
             new_block.data.copy_(imprint(torch.cat(old_blocks), features))
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
-        loss = self.make_loss(phase)
+        own, loss = self.options, self.make_loss(phase)
         stages = [Stage("train", schedule, loss, trainable(model))]
-        if phase.index and self.options.balanced_epochs:
-            balanced = Schedule(
-                epochs=self.options.balanced_epochs,
-                lr=self.options.balanced_lr,
-                milestones=self.options.balanced_milestones,
-                momentum=schedule.momentum,
-                weight_decay=schedule.weight_decay,
-                batch_size=schedule.batch_size,
-            )
+        if phase.index and own.balanced_epochs:
+            epochs, lr, drops = own.balanced_epochs, own.balanced_lr, own.balanced_milestones
+            balanced = replace(schedule, epochs=epochs, lr=lr, shape="step", milestones=drops, decay=0.1, shift=0)
             # Only old and new class weights, with BatchNorm in evaluation mode (ft_flag 2 of the original).
             weights = list(model.head.blocks)
             stages.append(Stage("balance", balanced, loss, weights, balanced_exemplars, batch_statistics=False))

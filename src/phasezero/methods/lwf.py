@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phasezero.data.stream import Phase
-from phasezero.methods.base import Method, MethodOptions, register_method
+from phasezero.methods.base import register_method
+from phasezero.methods.finetune import Finetune
 from phasezero.methods.stage import Batch, Loss
-from phasezero.nets import GrowingHead, IncrementalModel, LinearHead
+from phasezero.nets import IncrementalModel
 from phasezero.validation import POSITIVE, WEIGHT, option
 
 PROBABILITY_FLOOR = 1e-5  # divided among the classes, so that there is no logarithm of zero (FACIL)
@@ -44,9 +45,9 @@ def new_class_cross_entropy(logits: Tensor, labels: Tensor, old_classes: int) ->
 
 
 @register_method("lwf", "LwF (ECCV 2016): distils the old classes' probabilities")
-class LwF(Method):
+class LwF(Finetune):
     @dataclass(frozen=True)
-    class Options(MethodOptions):
+    class Options(Finetune.Options):
         name: str = "lwf"
         distillation: float = option(1.0, **WEIGHT, later=True)  # lambda, sec. 3
         temperature: float = option(2.0, **POSITIVE, later=True)  # T, sec. 3
@@ -54,12 +55,9 @@ class LwF(Method):
         cross_entropy: Literal["all", "new"] = option("all", later=True)
 
     label, phase_zero_like = "LwF", "finetune"
-    published = {"*": {"network.last_relu": True}}
+    needs_teacher = True
     variants = {"free": {"*": {"protocol.memory": "per_class:0", "method.cross_entropy": "new"}}}
     options: Options
-
-    def make_head(self, feature_size: int) -> GrowingHead:
-        return LinearHead(feature_size)
 
     def grow(self, model: IncrementalModel, phase: Phase, rng: torch.Generator) -> None:
         model.head.grow(phase.new, rng)
