@@ -47,23 +47,20 @@ class Callback:
         """A phase was trained and evaluated."""
 
 
+def _forwarded(name: str) -> Any:
+    return lambda callback, *facts: callback.forward(name, *facts)
+
+
 class ForwardingCallback(Callback):
     """Base of callbacks that pass every call on."""
 
     forward: Callable[..., None]
     """Called with the name of a method and its arguments."""
 
-    def on_phase_reused(self, record: PhaseRecord) -> None:
-        self.forward("on_phase_reused", record)
-
-    def on_run_start(self, phases: int, images: int) -> None:
-        self.forward("on_run_start", phases, images)
-
-    def on_epoch_end(self, phase: Phase, *facts: Any) -> None:
-        self.forward("on_epoch_end", phase, *facts)
-
-    def on_phase_end(self, result: PhaseResult) -> None:
-        self.forward("on_phase_end", result)
+    on_phase_reused = _forwarded("on_phase_reused")
+    on_run_start = _forwarded("on_run_start")
+    on_epoch_end = _forwarded("on_epoch_end")
+    on_phase_end = _forwarded("on_phase_end")
 
 
 class CallbackList(ForwardingCallback):
@@ -73,8 +70,8 @@ class CallbackList(ForwardingCallback):
         self.callbacks = list(callbacks)
 
     def forward(self, name: str, *facts: Any) -> None:
-        for one in self.callbacks:
-            getattr(one, name)(*facts)
+        for callback in self.callbacks:
+            getattr(callback, name)(*facts)
 
 
 class OracleCallback(Callback):

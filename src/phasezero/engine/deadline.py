@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from phasezero.errors import UserError
 
-_UNITS = {"h": 3600, "m": 60, "s": 1}
-
 
 class OutOfTimeError(Exception):
     """A run was stopped, or not started, for lack of time. What it had finished is in its checkpoint."""
@@ -28,6 +26,8 @@ class Deadline:
 
 def parse_duration(text: str) -> float:
     """Return the seconds that a text such as `30m`, `1h30m` or `90s` means."""
-    if not re.fullmatch(r"([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?", text) or not text:
+    found = re.fullmatch(r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?", text)
+    if not found or not text:
         raise UserError(f"duration {text!r}: write hours, minutes, seconds, such as 30m, 1h30m or 90s")
-    return float(sum(int(count) * _UNITS[unit] for count, unit in re.findall(r"(\d+)([hms])", text)))
+    hours, minutes, seconds = (int(count or 0) for count in found.groups())
+    return float(3600 * hours + 60 * minutes + seconds)

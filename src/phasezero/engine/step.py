@@ -73,13 +73,8 @@ class StepProgram:
         self.compiled_size = self.searched_size = 0
         self.capture_seconds = 0.0
         self.learning_rate = torch.tensor(stage.schedule.lr, device=device)
-        self.optimizer = torch.optim.SGD(
-            stage.parameters,
-            lr=self.learning_rate,
-            momentum=stage.schedule.momentum,
-            weight_decay=stage.schedule.weight_decay,
-            fused=True,
-        )
+        momentum, decay = stage.schedule.momentum, stage.schedule.weight_decay
+        self.optimizer = torch.optim.SGD(stage.parameters, self.learning_rate, momentum, weight_decay=decay, fused=True)
         for parameter in stage.parameters:
             # Zero momentum gives the same first step as none, and leaves no first-step branch to capture.
             self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
