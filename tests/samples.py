@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ from phasezero.engine.callbacks import PhaseResult
 from phasezero.presets import build_config
 from phasezero.records.analysis import FORMAT, Analysis, Measurement
 from phasezero.records.run import Environment, data_record, phase_record, run_record
+
+Make = Callable[..., RunConfig]
+"""The fixture `toy_config`."""
 
 ENVIRONMENT = Environment(
     phasezero="0.1.0",

@@ -14,6 +14,10 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape)) * 2
 
 
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 def same_with_gradient(loss: Tensor, expected: Tensor, logits: Tensor) -> None:
     assert loss.item() == pytest.approx(expected.item(), rel=1e-10, abs=1e-12)
     (gradient,), (wanted,) = (torch.autograd.grad(value, logits) for value in (loss, expected))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ import numpy as np
 import pytest
 
 from phasezero import ImageData, View
-from phasezero.config import RunConfig
 from phasezero.data.images import END, ImageSplit
 from phasezero.errors import UserError
 from phasezero.records.run import comparable_part
-from samples import train
+from samples import Make, train
 
 # ---- from arrays ------------------------------------------------------------------------------------------
 
@@ -84,7 +82,7 @@ def test_arrays_that_make_no_data_set_are_refused(changes: dict[str, Any], messa
         ImageData.from_arrays(**arrays(**changes))
 
 
-def test_a_run_on_arrays(toy_data: ImageData, toy_config: Callable[..., RunConfig]) -> None:
+def test_a_run_on_arrays(toy_data: ImageData, toy_config: Make) -> None:
     sides = [(split.pixels[..., 0], split.labels.tolist()) for split in (toy_data.train, toy_data.test)]
     data = ImageData.from_arrays(*sides[0], *sides[1], class_names=toy_data.class_names, name="toy", padding=1)
     record = train(toy_config(), data=data)

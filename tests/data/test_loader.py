@@ -9,13 +9,10 @@ from torch import Tensor
 
 from phasezero.data.images import ImageSplit, Preparation, View
 from phasezero.data.loader import FULL_LIGHT, ResidentImages
+from slow import rng
 
 CPU = torch.device("cpu")
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.1)
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def slow_normalise(image: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from phasezero.data.images import ImageSplit, Preparation, View
 from phasezero.data.loader import FileImages, ImageSource, ResidentImages
 from phasezero.data.photos import ResidentPhotos, bytes_to_pack
 from phasezero.errors import UserError
+from slow import rng
 
 CALTECH = Path(__file__).parents[2].parent / "shared" / "data" / "caltech101" / "caltech101-30.tar"
 CPU = torch.device("cpu")
@@ -30,10 +31,6 @@ BRIGHT = View("resized", brightness=0.4)
 KINDS = (ResidentPhotos, FileImages)
 both_sources = pytest.mark.parametrize("kind", KINDS)
 every_source = pytest.mark.parametrize("kind", [ResidentImages, *KINDS])
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def noise(width: int, height: int, seed: int = 0) -> Image.Image:

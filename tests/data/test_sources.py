@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from phasezero.engine.store import phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.records.run import comparable_part
-from samples import train
+from samples import Make, train
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -40,7 +39,7 @@ def photos(tmp_path: Path) -> ImageData:
     return replace(load_data(f"folder:{tmp_path}"), preparation=small)
 
 
-def short(toy_config: Callable[..., RunConfig], **settings: object) -> RunConfig:
+def short(toy_config: Make, **settings: object) -> RunConfig:
     plain = {"protocol__data": "folder:here", "protocol__class_order": "natural", "engine__device": "cpu"}
     return toy_config(protocol__base=2, protocol__step=2, **plain, **settings)
 
@@ -61,7 +60,7 @@ def test_the_choice(photos: ImageData, toy_data: ImageData, monkeypatch: pytest.
 
 
 def test_photos_that_do_not_fit_are_refused_unless_they_are_there_already(
-    photos: ImageData, toy_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+    photos: ImageData, toy_config: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = short(toy_config, engine__photos="resident")
     monkeypatch.setattr(sources, "free_memory", lambda device: 7 << 30)
@@ -79,7 +78,7 @@ def test_photos_that_do_not_fit_are_refused_unless_they_are_there_already(
     assert 1 << 28 < free_memory(CPU) < 1 << 50
 
 
-def test_a_run_on_resident_photos(photos: ImageData, toy_config: Callable[..., RunConfig], tmp_path: Path) -> None:
+def test_a_run_on_resident_photos(photos: ImageData, toy_config: Make, tmp_path: Path) -> None:
     config = short(toy_config, engine__photos="resident")
     record, again = (train(config, data=photos, store=tmp_path / "store") for _ in range(2))
     assert record["config"]["engine"]["photos"] == "resident"
@@ -93,7 +92,7 @@ def test_a_run_on_resident_photos(photos: ImageData, toy_config: Callable[..., R
 
 
 def test_only_resident_photos_change_the_key_of_a_stored_phase_zero(
-    photos: ImageData, toy_data: ImageData, toy_config: Callable[..., RunConfig]
+    photos: ImageData, toy_data: ImageData, toy_config: Make
 ) -> None:
     def key(data: ImageData, **settings: object) -> str:
         trainer = Trainer(short(toy_config, **settings), data)

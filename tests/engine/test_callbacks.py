@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.engine.callbacks import Callback, CallbackList, ForwardingCallback
 from phasezero.methods import METHODS
-from samples import Diary, train
-
-Make = Callable[..., RunConfig]
+from samples import Diary, Make, train
 
 
 class Notes(ForwardingCallback):

@@ -3,7 +3,7 @@ is too short for is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.engine import stage, step
 from phasezero.engine.device import COMPILATION_PAYS, Device
@@ -20,9 +19,7 @@ from phasezero.engine.stage import StagePass
 from phasezero.initial import TERMS
 from phasezero.nets import model as models
 from phasezero.presets import with_terms
-from samples import train
-
-Make = Callable[..., RunConfig]
+from samples import Make, train
 
 
 @pytest.fixture

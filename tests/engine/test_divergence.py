@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.engine.stage import check_collapse
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import DivergenceError
-from samples import train
-
-Make = Callable[..., RunConfig]
+from samples import Make, train
 
 
 @pytest.mark.parametrize("setting", [{"training.first.lr": 1e9}, {"engine.loss_limit": 0.001}])

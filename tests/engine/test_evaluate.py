@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.engine.evaluate import evaluate_images, exemplar_means, predict
 from phasezero.engine.trainer import Trainer
 from phasezero.nets import Output
-
-Make = Callable[..., RunConfig]
+from samples import Make
 
 
 def slow_mean(features: list[list[float]]) -> list[float]:

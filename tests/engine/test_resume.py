@@ -15,7 +15,6 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from phasezero import Callback, UserError
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData, ImageSplit
 from phasezero.data.stream import class_order
 from phasezero.engine import resume
@@ -24,9 +23,7 @@ from phasezero.engine.checkpoint import finished_phases, load_checkpoint, phase_
 from phasezero.engine.deadline import Deadline, OutOfTimeError, parse_duration
 from phasezero.engine.trainer import Trainer
 from phasezero.records.run import comparable_part
-from samples import Diary, StopAfter, StoppedError, train
-
-Make = Callable[..., RunConfig]
+from samples import Diary, Make, StopAfter, StoppedError, train
 
 
 @pytest.fixture

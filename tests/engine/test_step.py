@@ -25,12 +25,9 @@ from phasezero.engine.step import LossScale, StepProgram
 from phasezero.methods.stage import Batch, Loss, Stage
 from phasezero.nets import NETWORKS, CosineHead, Features, IncrementalModel
 from phasezero.schedule import Schedule
+from slow import rng
 
 CPU = torch.device("cpu")
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 class ToyBackbone(nn.Module):

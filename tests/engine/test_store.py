@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +19,7 @@ from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.records.run import comparable_part
-from samples import StopAfter, StoppedError, train
-
-Make = Callable[..., RunConfig]
+from samples import Make, StopAfter, StoppedError, train
 
 
 def key_of(config: RunConfig, data: ImageData) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import typing
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType
@@ -25,8 +24,7 @@ from phasezero.engine.trainer import Trainer
 from phasezero.methods import METHODS, Method
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
-
-Make = Callable[..., RunConfig]
+from samples import Make
 
 
 def key_of(config: RunConfig, data: ImageData) -> str:

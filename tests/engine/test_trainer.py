@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import itertools
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +20,7 @@ from phasezero.data.loader import FULL_LIGHT
 from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
 from phasezero.records.run import comparable_part, schema
-from samples import Diary, train
-
-Make = Callable[..., RunConfig]
+from samples import Diary, Make, train
 
 
 def test_the_same_seed_gives_the_same_record_and_another_seed_another(toy_config: Make, toy_data: ImageData) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,7 @@ from phasezero.engine.checkpoint import phase_checkpoint
 from phasezero.engine.oracle import TrainedOracle
 from phasezero.engine.store import PhaseZeroStore
 from phasezero.initial.mimic import Mimic, oracle_mimicry
-from samples import train
-
-Make = Callable[..., RunConfig]
+from samples import Make, train
 
 
 def slow_mimicry(features: list[list[float]], oracle: list[list[float]]) -> float:

@@ -24,13 +24,9 @@ from phasezero.nets.aggregated import AggregatedResNet
 from phasezero.presets import build_config, preset
 from phasezero.schedule import Schedule
 from samples import train
-from slow import cross_entropy
+from slow import cross_entropy, rng
 
 PHASES = (Phase(0, 0, 3), Phase(1, 3, 2), Phase(2, 5, 2))
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 class ToyPhaseImages:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,9 +15,7 @@ from phasezero.engine.trainer import Trainer
 from phasezero.methods.lucir import imprint
 from phasezero.nets import IncrementalModel
 from phasezero.nets.aggregated import AggregatedResNet
-from samples import train
-
-Make = Callable[..., RunConfig]
+from samples import Make, train
 
 
 def snapshot(model: IncrementalModel) -> dict[str, Tensor]:

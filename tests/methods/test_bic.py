@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -20,10 +20,9 @@ from phasezero.methods.stage import Batch, Stage
 from phasezero.nets import BiasCorrectedHead, Features, IncrementalModel, Output
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
-from samples import train
+from samples import Make, train
 from slow import cross_entropy, normal, same_with_gradient
 
-Make = Callable[..., RunConfig]
 LATER = Phase(1, 4, 2)
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.methods import METHODS
@@ -15,7 +12,7 @@ from phasezero.methods.finetune import Finetune
 from phasezero.methods.stage import Batch
 from phasezero.nets import LinearHead, Output
 from phasezero.presets import preset
-from samples import train
+from samples import Make, train
 from slow import cross_entropy, normal, same_with_gradient
 
 FIRST, LATER = Phase(0, 0, 5), Phase(2, 3, 2)
@@ -48,7 +45,7 @@ def test_the_head_is_linear_without_bias_on_rectified_features() -> None:
     assert preset("finetune-free/cifar100/b50s10").protocol.memory == "per_class:0"
 
 
-def test_without_a_memory_it_forgets(toy_config: Callable[..., RunConfig], toy_data: ImageData) -> None:
+def test_without_a_memory_it_forgets(toy_config: Make, toy_data: ImageData) -> None:
     longer = {f"training__{when}__epochs": 8 for when in ("first", "later")}
     settings = {"protocol__memory": "per_class:0", "protocol__phase_sizes": [4, 2], **longer}
     record = train(toy_config("finetune-free/glyphs/b50s10", **settings), data=toy_data)

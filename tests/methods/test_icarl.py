@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.methods.icarl import Icarl, distillation, sigmoid_cross_entropy
@@ -17,10 +15,9 @@ from phasezero.methods.stage import Batch
 from phasezero.nets import LinearHead, Output
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
-from samples import train
+from samples import Make, train
 from slow import cross_entropy, normal, same_with_gradient, softmax
 
-Make = Callable[..., RunConfig]
 FIRST, LATER = Phase(0, 0, 6), Phase(1, 4, 2)
 
 

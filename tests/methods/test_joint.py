@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -13,9 +11,8 @@ from phasezero.engine.trainer import Trainer
 from phasezero.methods.joint import Joint
 from phasezero.nets import CosineHead
 from phasezero.presets import preset
-from samples import train
+from samples import Make, train
 
-Make = Callable[..., RunConfig]
 JOINT = "joint/glyphs/b50s10"
 
 

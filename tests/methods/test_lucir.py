@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase, cut_phases
 from phasezero.engine.step import StepProgram
@@ -20,11 +18,8 @@ from phasezero.methods.lucir import Lucir, imprint, less_forget, margin_ranking
 from phasezero.methods.stage import Batch, Stage, balanced_exemplars, new_and_exemplars
 from phasezero.nets import CosineHead, Features, IncrementalModel, Output
 from phasezero.schedule import Schedule
-from slow import cross_entropy, normal, same_with_gradient
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from samples import Make
+from slow import cross_entropy, normal, rng, same_with_gradient
 
 
 def slow_cosine(a: Tensor, b: Tensor) -> Tensor:
@@ -246,9 +241,7 @@ def test_only_class_weights_learn_in_the_balanced_stage() -> None:
     assert moved_by(balance, model, images) == {"head.blocks.0", "head.blocks.1"}
 
 
-def test_the_balanced_stage_trains_on_the_exemplars_of_all_classes(
-    toy_config: Callable[..., RunConfig], toy_data: ImageData
-) -> None:
+def test_the_balanced_stage_trains_on_the_exemplars_of_all_classes(toy_config: Make, toy_data: ImageData) -> None:
     epochs = {"training__first__epochs": 1, "training__later__epochs": 1, "method__balanced_epochs": 1}
     trainer = Trainer(toy_config("lucir/glyphs/b50s10", protocol__phase_sizes=[4, 2], **epochs), toy_data)
     drawn: list[Tensor] = []

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.engine.trainer import Trainer
@@ -19,9 +17,8 @@ from phasezero.methods.stage import Batch
 from phasezero.nets import LinearHead, Output
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
+from samples import Make
 from slow import cross_entropy, normal, same_with_gradient, softmax
-
-Make = Callable[..., RunConfig]
 
 
 def slow_softened(row: Tensor, temperature: float) -> list[Tensor]:

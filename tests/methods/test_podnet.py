@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,10 +21,9 @@ from phasezero.methods.stage import Batch, balanced_exemplars, new_and_exemplars
 from phasezero.nets import NETWORKS, IncrementalModel, LocalSimilarityHead, Output
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
-from samples import train
+from samples import Make, train
 from slow import normal, same_with_gradient
 
-Make = Callable[..., RunConfig]
 FIRST, LATER = Phase(0, 0, 5), Phase(2, 3, 2)
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch.nn import functional as F
 
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.nets import NETWORKS
-from samples import train
+from samples import Make, train
 
 
 def test_number_of_parameters() -> None:
@@ -56,7 +53,7 @@ def test_last_relu_and_half_precision() -> None:
         assert NETWORKS["alexnet-3d"]().eval()(torch.randn(2, 3, 32, 32)).pooled.dtype == torch.float32
 
 
-def test_it_learns_with_the_ordinary_trainer(toy_data: ImageData, toy_config: Callable[..., RunConfig]) -> None:
+def test_it_learns_with_the_ordinary_trainer(toy_data: ImageData, toy_config: Make) -> None:
     settings = {
         "network__name": "alexnet-3d",
         "protocol__phase_sizes": [2, 2],
@@ -67,7 +64,7 @@ def test_it_learns_with_the_ordinary_trainer(toy_data: ImageData, toy_config: Ca
     assert record["phases"][0]["accuracy"]["head"] > 80
 
 
-def test_a_single_image_is_a_batch_too(toy_data: ImageData, toy_config: Callable[..., RunConfig]) -> None:
+def test_a_single_image_is_a_batch_too(toy_data: ImageData, toy_config: Make) -> None:
     """28 images in batches of 27: the last of an epoch is one image, of which there is no variance."""
     settings = {"network__name": "alexnet-3d", "protocol__phase_sizes": [2]}
     record = train(toy_config("lucir/glyphs/b50s10", **settings, training__first__batch_size=27), data=toy_data)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from phasezero import nets
 from phasezero.nets import BiasCorrectedHead, Features, GrowingHead, LinearHead
+from slow import rng
 
 HEADS: dict[str, Callable[[int], GrowingHead]] = {
     "cosine": nets.CosineHead,
@@ -21,10 +22,6 @@ HEADS: dict[str, Callable[[int], GrowingHead]] = {
     "local similarity": lambda d: nets.LocalSimilarityHead(d, proxies=4),
 }
 every_head = pytest.mark.parametrize("kind", HEADS)
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def grown(kind: str, size: int, *classes: int) -> GrowingHead:

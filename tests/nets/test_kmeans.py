@@ -12,14 +12,11 @@ from torch import Tensor
 
 from phasezero.nets import imprint_proxies
 from phasezero.nets.lsc import kmeans
+from slow import rng
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def spread(points: Tensor, centres: Tensor) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from phasezero import Backbone, Features, register_network
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.errors import UserError
 from phasezero.methods import METHODS
 from phasezero.nets import CosineHead, IncrementalModel, ResNet, fits_network
-from samples import train
+from samples import Make, train
 
 
 class OneLayer(nn.Module):
@@ -73,9 +71,7 @@ def test_only_what_is_known_to_be_a_resnet_counts_as_one(name: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", ["layer", "layer-function", "resnet-function"])
-def test_a_run_of_every_method(
-    method: str, name: str, toy_data: ImageData, toy_config: Callable[..., RunConfig]
-) -> None:
+def test_a_run_of_every_method(method: str, name: str, toy_data: ImageData, toy_config: Make) -> None:
     short = {"protocol__phase_sizes": [2, 1], "training__first__epochs": 1, "training__later__epochs": 1}
     config = toy_config(f"{method}/glyphs/b50s10", network__name=f"outside-{name}", **short)
     if fits_network(f"outside-{name}", METHODS[method].network):
