@@ -6,11 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from torch import Tensor, nn
 
 from phasezero import Callback, Record, run
 from phasezero.config import RunConfig
+from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.engine.callbacks import PhaseResult
+from phasezero.engine.store import phase_zero_key
+from phasezero.engine.trainer import Trainer
+from phasezero.nets import Features
 from phasezero.presets import build_config
 from phasezero.records.analysis import FORMAT, Analysis, Measurement
 from phasezero.records.run import Environment, data_record, phase_record, run_record
@@ -222,6 +227,29 @@ def make_record(
 def train(config: RunConfig, **options: Any) -> Record:
     """Run a configuration and return its record."""
     return run(config, **options).record
+
+
+def key_of(config: RunConfig, data: ImageData) -> str:
+    """Return the key of a configuration's phase 0 in a store."""
+    return phase_zero_key(Trainer(config, data))
+
+
+class ToyBackbone(nn.Module):
+    """A layer and a BatchNorm: parameters and buffers that training moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(6, 8), nn.BatchNorm1d(8)
+
+    def forward(self, images: Tensor) -> Features:
+        return Features(self.norm(self.layer(images)), ())
+
+
+class ToySource:
+    """A source whose batch plans are the batches themselves."""
+
+    def prepare(self, plan: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        return plan[0], plan[1]
 
 
 class Diary(Callback):

@@ -9,6 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from phasezero.methods.stage import Batch
+from phasezero.nets import Output
+
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape)) * 2
@@ -33,6 +36,37 @@ def cross_entropy(logits: Tensor, labels: Sequence[int]) -> Tensor:
     return sum(
         -(row[label] - sum(value.exp() for value in row).log()) for row, label in zip(logits, labels, strict=True)
     ) / len(labels)
+
+
+def cosine_distance(features: Tensor, others: Tensor) -> Tensor:
+    """Return one minus the cosine between vectors of two lists, mean over the list."""
+    total = 0.0
+    for a, b in zip(features, others, strict=True):
+        product = sum(x * y for x, y in zip(a, b, strict=True))
+        lengths = sum(x * x for x in a) ** 0.5 * sum(y * y for y in b) ** 0.5
+        total = total + (1 - product / lengths) / len(features)
+    return total
+
+
+def softened_cross_entropy(logits: Tensor, old_logits: Tensor, temperature: float) -> Tensor:
+    """Return LwF's distillation as FACIL computes it: probabilities to the power of 1/T, normalised to sum to 1."""
+
+    def softened(row: Tensor) -> list[Tensor]:
+        powers = [p ** (1 / temperature) for p in softmax(row)]
+        return [power / sum(powers) for power in powers]
+
+    losses = []
+    for row, old_row in zip(logits, old_logits, strict=True):
+        found = [q + 1e-5 / len(row) for q in softened(row)]
+        found = [q / sum(found) for q in found]
+        losses.append(-sum(p * q.log() for p, q in zip(softened(old_row), found, strict=True)))
+    return sum(losses) / len(losses)
+
+
+def batch_of(logits: Tensor, labels: Sequence[int], old_logits: Tensor | None = None) -> Batch:
+    """Return a batch for a loss that looks at logits alone."""
+    output, teacher = (None if one is None else Output(one, one, one, ()) for one in (logits, old_logits))
+    return Batch(torch.empty(0), torch.tensor(labels), output, teacher)
 
 
 def batch_norm(state: Mapping[str, Tensor], training: bool) -> Callable[[Tensor, str], Tensor]:

@@ -25,6 +25,7 @@ from phasezero.engine.step import LossScale, StepProgram
 from phasezero.methods.stage import Batch, Loss, Stage
 from phasezero.nets import NETWORKS, CosineHead, Features, IncrementalModel
 from phasezero.schedule import Schedule
+from samples import ToySource
 from slow import rng
 
 CPU = torch.device("cpu")
@@ -37,13 +38,6 @@ class ToyBackbone(nn.Module):
 
     def forward(self, images: Tensor) -> Features:
         return Features(torch.tanh(self.layer(images)), ())
-
-
-class ToySource:
-    """A source whose plans are the batches themselves."""
-
-    def prepare(self, plan: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        return plan[0], plan[1]
 
 
 def toy_model(network: str = "") -> IncrementalModel:

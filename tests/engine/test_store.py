@@ -12,18 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phasezero.config import RunConfig
 from phasezero.data.images import ImageData, ImageSplit
 from phasezero.engine.checkpoint import read_facts
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.records.run import comparable_part
-from samples import Make, StopAfter, StoppedError, train
-
-
-def key_of(config: RunConfig, data: ImageData) -> str:
-    return phase_zero_key(Trainer(config, data))
+from samples import Make, StopAfter, StoppedError, key_of, train
 
 
 def test_a_stored_phase_zero_gives_the_same_record(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:

@@ -24,11 +24,7 @@ from phasezero.engine.trainer import Trainer
 from phasezero.methods import METHODS, Method
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
-from samples import Make
-
-
-def key_of(config: RunConfig, data: ImageData) -> str:
-    return phase_zero_key(Trainer(config, data))
+from samples import Make, key_of
 
 
 def other_value(options: Any, path: str, factor: float = 3.0) -> Any:
@@ -225,14 +221,6 @@ def test_the_code_that_phase_zero_runs_through_changes_the_key(monkeypatch: pyte
         assert hash_with_change(bic, file, monkeypatch) != store.code_hash(bic)
 
 
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is registered meanwhile is forgotten afterwards."""
-    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
-    monkeypatch.setattr(METHODS, "summaries", dict(METHODS.summaries))
-    monkeypatch.setattr(plugins, "_files", {})
-
-
 PLUGIN = """
 from dataclasses import dataclass
 from phasezero import MethodOptions, register_method
@@ -246,7 +234,7 @@ class Mine(Lucir):
 """
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("own_registries")
 def test_the_code_of_a_plugin_file_changes_the_key(tmp_path: Path, toy_config: Make) -> None:
     file = tmp_path / "mine.py"
     hashes = []
@@ -259,7 +247,7 @@ def test_the_code_of_a_plugin_file_changes_the_key(tmp_path: Path, toy_config: M
     assert hashes[0] != store.code_hash(toy_config("lucir/glyphs/b50s10"))
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("own_registries")
 def test_the_other_files_of_a_plugin_package_count(
     tmp_path: Path, toy_config: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,7 +265,7 @@ def test_the_other_files_of_a_plugin_package_count(
         assert (hash_with_change(config, f"storedpack/{name}.py", monkeypatch) != here) == counts
 
 
-@pytest.mark.usefixtures("registry")
+@pytest.mark.usefixtures("own_registries")
 def test_a_method_without_a_file_shares_with_nobody(toy_config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a notebook, where a cell may have been changed."""
     monkeypatch.setitem(sys.modules, "notebook_cell", ModuleType("notebook_cell"))

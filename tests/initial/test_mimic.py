@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from pathlib import Path
 
 import pytest
@@ -18,23 +17,12 @@ from phasezero.engine.oracle import TrainedOracle
 from phasezero.engine.store import PhaseZeroStore
 from phasezero.initial.mimic import Mimic, oracle_mimicry
 from samples import Make, train
-
-
-def slow_mimicry(features: list[list[float]], oracle: list[list[float]]) -> float:
-    total = 0.0
-    for ours, theirs in zip(features, oracle, strict=True):
-        product = sum(a * b for a, b in zip(ours, theirs, strict=True))
-        total += 1 - product / math.sqrt(sum(a * a for a in ours)) / math.sqrt(sum(b * b for b in theirs))
-    return total / len(features)
+from slow import cosine_distance, normal, same_with_gradient
 
 
 def test_the_value_is_equation_one_and_the_gradient_is_its_slope() -> None:
-    rng = torch.Generator().manual_seed(0)
-    features = torch.randn(6, 5, dtype=torch.float64, generator=rng, requires_grad=True)
-    oracle = torch.randn(6, 5, dtype=torch.float64, generator=rng)
-    value = oracle_mimicry(features, oracle)
-    assert value.item() == pytest.approx(slow_mimicry(features.tolist(), oracle.tolist()), abs=1e-12)
-    assert torch.autograd.gradcheck(lambda x: oracle_mimicry(x, oracle), (features,))
+    features, oracle = normal(6, 5).requires_grad_(), normal(6, 5, seed=1)
+    same_with_gradient(oracle_mimicry(features, oracle), cosine_distance(features, oracle), features)
 
 
 def test_a_run_trains_an_oracle_which_is_the_phase_0_of_a_run_of_all_classes(

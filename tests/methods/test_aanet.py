@@ -23,7 +23,7 @@ from phasezero.nets import IncrementalModel, ResNet
 from phasezero.nets.aggregated import AggregatedResNet
 from phasezero.presets import build_config, preset
 from phasezero.schedule import Schedule
-from samples import train
+from samples import ToySource, train
 from slow import cross_entropy, rng
 
 PHASES = (Phase(0, 0, 3), Phase(1, 3, 2), Phase(2, 5, 2))
@@ -109,13 +109,6 @@ def test_phase_0_has_no_second_level_and_fine_tuning_may_follow() -> None:
     assert len(train.parameters) == len(list(model.parameters()))
     _, balance = method.stages(grown(method, 2), PHASES[1], Schedule())
     assert (balance.name, balance.each_epoch) == ("balance", None)
-
-
-class ToySource:
-    """A batch plan is the batch itself."""
-
-    def prepare(self, plan: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        return plan[0], plan[1]
 
 
 def batch(seed: int) -> tuple[Tensor, Tensor]:

@@ -16,25 +16,14 @@ from phasezero.engine.device import Device
 from phasezero.engine.stage import StagePass
 from phasezero.engine.trainer import Trainer
 from phasezero.methods.bic import Bic, correction_loss, sigmoid_distillation, split_held_out
-from phasezero.methods.stage import Batch, Stage
-from phasezero.nets import BiasCorrectedHead, Features, IncrementalModel, Output
+from phasezero.methods.stage import Stage
+from phasezero.nets import BiasCorrectedHead, Features, IncrementalModel
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
 from samples import Make, train
-from slow import cross_entropy, normal, same_with_gradient
+from slow import batch_of, cross_entropy, normal, same_with_gradient, softened_cross_entropy
 
 LATER = Phase(1, 4, 2)
-
-
-def slow_softened(logits: Tensor, old: Tensor, temperature: float) -> Tensor:
-    total = 0.0
-    for row, old_row in zip(logits, old, strict=True):
-        found = [(value / temperature).exp() for value in row]
-        wanted = [(value / temperature).exp() for value in old_row]
-        probabilities = [value / sum(found) + 1e-5 / len(row) for value in found]
-        for p, w in zip(probabilities, wanted, strict=True):
-            total = total - w / sum(wanted) * (p / sum(probabilities)).log() / len(logits)
-    return total
 
 
 def slow_sigmoid(logits: Tensor, old: Tensor, temperature: float) -> Tensor:
@@ -68,12 +57,11 @@ def test_correction_loss() -> None:
 @pytest.mark.parametrize(("old", "new"), [(3, 2), (4, 1), (1, 4)])
 def test_the_whole_loss(kind: str, old: int, new: int) -> None:
     logits, taught = normal(6, 5).requires_grad_(), normal(6, old, seed=1)
-    outputs = (Output(one, one, one, ()) for one in (logits, taught))
     method = Bic(preset(f"{kind}/glyphs/b50s10").method)
-    loss = method.make_loss(Phase(1, old, new))(Batch(torch.empty(0), torch.tensor(LABELS), *outputs))
+    loss = method.make_loss(Phase(1, old, new))(batch_of(logits, LABELS, taught))
     learned, part = cross_entropy(logits, LABELS), old / (old + new)
     if kind == "bic":
-        expected = (1 - part) * learned + part * slow_softened(logits[:, :old], taught, 2.0)
+        expected = (1 - part) * learned + part * softened_cross_entropy(logits[:, :old], taught, 2.0)
     else:
         expected = learned + slow_sigmoid(logits[:, :old], taught, 2.0)
     same_with_gradient(loss, expected, logits)

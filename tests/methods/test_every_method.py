@@ -16,8 +16,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
-from phasezero.data.stream import Phase
-from phasezero.engine.callbacks import Callback
 from phasezero.engine.oracle import TrainedOracle
 from phasezero.engine.stage import StagePass
 from phasezero.engine.step import StepProgram
@@ -30,7 +28,7 @@ from phasezero.nets import Features, Output
 from phasezero.nets.model import run_backbone
 from phasezero.presets import build_config, has_variant, method_names, split_method
 from phasezero.records.run import comparable_part
-from samples import train
+from samples import StopAfter, StoppedError, train
 
 NAMES = [name for method in METHODS for name in method_names(method) if has_variant(*split_method(name), "glyphs")]
 every_name = pytest.mark.parametrize("name", NAMES)
@@ -75,21 +73,6 @@ def test_every_term_changes_phase_0(name: str, toy_data: ImageData) -> None:
     assert len(set(map(tuple, losses))) == len(choices)
 
 
-class StoppedError(Exception):
-    pass
-
-
-class StopIn(Callback):
-    """Stop a run after the first epoch of a phase."""
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-
-    def on_epoch_end(self, phase: Phase, *facts: object) -> None:
-        if phase.index == self.index:
-            raise StoppedError
-
-
 @pytest.mark.parametrize(
     ("name", "options", "phase"),
     [
@@ -105,7 +88,7 @@ def test_a_stopped_run_continues_to_the_same_record(
 ) -> None:
     config, checkpoint = small(name, sizes=(4, 2, 2), epochs=2, **options), tmp_path / "checkpoint"
     with pytest.raises(StoppedError):
-        train(config, data=toy_data, callback=StopIn(phase), checkpoint=checkpoint)
+        train(config, data=toy_data, callback=StopAfter(phase), checkpoint=checkpoint)
     resumed = train(config, data=toy_data, checkpoint=checkpoint)
     assert comparable_part(resumed) == comparable_part(train(config, data=toy_data))
 

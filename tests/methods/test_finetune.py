@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.methods import METHODS
 from phasezero.methods.finetune import Finetune
-from phasezero.methods.stage import Batch
-from phasezero.nets import LinearHead, Output
+from phasezero.nets import LinearHead
 from phasezero.presets import preset
 from samples import Make, train
-from slow import cross_entropy, normal, same_with_gradient
+from slow import batch_of, cross_entropy, normal, same_with_gradient
 
 FIRST, LATER = Phase(0, 0, 5), Phase(2, 3, 2)
 
@@ -31,9 +29,9 @@ FIRST, LATER = Phase(0, 0, 5), Phase(2, 3, 2)
 )
 def test_the_loss_is_cross_entropy_over_all_classes_seen(name: str, phase: Phase) -> None:
     logits, labels = normal(6, 5).requires_grad_(), [0, 4, 2, 3, 0, 1]
-    batch = Batch(torch.empty(0), torch.tensor(labels), Output(logits, logits, logits, ()), None)
     options = preset(f"{name}/glyphs/b50s10").method
-    same_with_gradient(METHODS[options.name](options).make_loss(phase)(batch), cross_entropy(logits, labels), logits)
+    loss = METHODS[options.name](options).make_loss(phase)(batch_of(logits, labels))
+    same_with_gradient(loss, cross_entropy(logits, labels), logits)
 
 
 def test_the_head_is_linear_without_bias_on_rectified_features() -> None:

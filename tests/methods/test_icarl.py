@@ -11,12 +11,11 @@ from torch import Tensor
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.methods.icarl import Icarl, distillation, sigmoid_cross_entropy
-from phasezero.methods.stage import Batch
-from phasezero.nets import LinearHead, Output
+from phasezero.nets import LinearHead
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
 from samples import Make, train
-from slow import cross_entropy, normal, same_with_gradient, softmax
+from slow import batch_of, cross_entropy, normal, same_with_gradient, softmax
 
 FIRST, LATER = Phase(0, 0, 6), Phase(1, 4, 2)
 
@@ -62,9 +61,8 @@ def test_sigmoid_loss(old_classes: int | None) -> None:
 def test_the_whole_loss(form: str, phase: Phase) -> None:
     logits, labels = normal(5, 6).requires_grad_(), [0, 4, 2, 5, 3]
     old = normal(5, phase.old, seed=1) if phase.old else None
-    outputs = (None if one is None else Output(one, one, one, ()) for one in (logits, old))
     method = Icarl(Icarl.Options(form=form, distillation=0.7, temperature=3.0))
-    loss = method.make_loss(phase)(Batch(torch.empty(0), torch.tensor(labels), *outputs))
+    loss = method.make_loss(phase)(batch_of(logits, labels, old))
     if form == "sigmoid":
         expected = slow_sigmoid_loss(logits, labels, old)
     else:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase, cut_phases
@@ -16,19 +16,10 @@ from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
 from phasezero.methods.lucir import Lucir, imprint, less_forget, margin_ranking
 from phasezero.methods.stage import Batch, Stage, balanced_exemplars, new_and_exemplars
-from phasezero.nets import CosineHead, Features, IncrementalModel, Output
+from phasezero.nets import CosineHead, IncrementalModel, Output
 from phasezero.schedule import Schedule
-from samples import Make
-from slow import cross_entropy, normal, rng, same_with_gradient
-
-
-def slow_cosine(a: Tensor, b: Tensor) -> Tensor:
-    product = sum(x * y for x, y in zip(a, b, strict=True))
-    return product / (sum(x * x for x in a) ** 0.5 * sum(y * y for y in b) ** 0.5)
-
-
-def slow_less_forget(features: Tensor, old_features: Tensor) -> Tensor:
-    return sum(1 - slow_cosine(a, b) for a, b in zip(features, old_features, strict=True)) / len(features)
+from samples import Make, ToyBackbone
+from slow import cosine_distance, cross_entropy, normal, rng, same_with_gradient
 
 
 def slow_ranking(cosines: Tensor, labels: list[int], old: int, top_k: int, margin: float) -> Tensor:
@@ -45,7 +36,7 @@ def slow_ranking(cosines: Tensor, labels: list[int], old: int, top_k: int, margi
 
 def test_less_forget() -> None:
     features, old = normal(7, 5).requires_grad_(), normal(7, 5, seed=1)
-    same_with_gradient(less_forget(features, old), slow_less_forget(features, old), features)
+    same_with_gradient(less_forget(features, old), cosine_distance(features, old), features)
 
 
 @pytest.mark.parametrize(("scale", "expected"), [(3.0, 0.0), (-0.1, 2.0)])
@@ -110,10 +101,10 @@ def test_the_whole_loss(old: int, new: int, labels: list[int]) -> None:
     loss = Lucir(options).make_loss(Phase(3, old, new))(batch)
 
     rows = [row for block in head.blocks for row in block]
-    cosines = torch.stack([torch.stack([slow_cosine(f, w) for w in rows]) for f in features])
+    cosines = torch.stack([torch.stack([1 - cosine_distance([f], [w]) for w in rows]) for f in features])
     expected = (
         cross_entropy(head.scale * cosines, labels)
-        + 7.0 * math.sqrt(old / new) * slow_less_forget(features, old_features)
+        + 7.0 * math.sqrt(old / new) * cosine_distance(features, old_features)
         + 0.8 * slow_ranking(cosines, labels, old, min(2, new), 0.4)
     )
     assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
@@ -145,16 +136,6 @@ def test_the_weight_of_less_forget_grows_with_the_old_classes(
         output, *teachers = (Output(features, *scores, ()) for features in (ahead, aside, ahead))
         cost, nothing = (loss(Batch(torch.empty(0), torch.tensor([0]), output, one)).item() for one in teachers)
         assert cost - nothing == pytest.approx(expected, abs=0.005)
-
-
-class ToyBackbone(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(6, 8)
-        self.norm = nn.BatchNorm1d(8)
-
-    def forward(self, images: Tensor) -> Features:
-        return Features(self.norm(self.layer(images)), ())
 
 
 class ToyImages:

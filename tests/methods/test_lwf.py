@@ -7,40 +7,23 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
+import slow
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.engine.trainer import Trainer
 from phasezero.methods.lwf import LwF, new_class_cross_entropy, softened_cross_entropy
-from phasezero.methods.stage import Batch
-from phasezero.nets import LinearHead, Output
+from phasezero.nets import LinearHead
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
 from samples import Make
-from slow import cross_entropy, normal, same_with_gradient, softmax
-
-
-def slow_softened(row: Tensor, temperature: float) -> list[Tensor]:
-    """Return the probabilities as FACIL computes them: to the power of 1/T, normalised to sum to 1."""
-    powers = [p ** (1 / temperature) for p in softmax(row)]
-    return [power / sum(powers) for power in powers]
-
-
-def slow_distillation(logits: Tensor, old_logits: Tensor, temperature: float) -> Tensor:
-    losses = []
-    for row, old_row in zip(logits, old_logits, strict=True):
-        found = [q + 1e-5 / len(row) for q in slow_softened(row, temperature)]
-        found = [q / sum(found) for q in found]
-        wanted = slow_softened(old_row, temperature)
-        losses.append(-sum(p * q.log() for p, q in zip(wanted, found, strict=True)))
-    return sum(losses) / len(losses)
+from slow import batch_of, cross_entropy, normal, same_with_gradient
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 5.0])
 def test_distillation(temperature: float) -> None:
     logits, old = normal(6, 4).requires_grad_(), normal(6, 4, seed=1)
-    expected = slow_distillation(logits, old, temperature)
+    expected = slow.softened_cross_entropy(logits, old, temperature)
     same_with_gradient(softened_cross_entropy(logits, old, temperature), expected, logits)
 
 
@@ -72,13 +55,12 @@ def test_no_new_sample_is_a_zero_with_a_gradient() -> None:
 def test_the_whole_loss(form: str) -> None:
     labels = [3, 4, 4, 5, 3] if form == "new" else [0, 4, 2, 5, 3]
     logits, old = normal(5, 6).requires_grad_(), normal(5, 3, seed=1)
-    batch = Batch(torch.empty(0), torch.tensor(labels), Output(logits, logits, logits, ()), Output(old, old, old, ()))
     options = LwF.Options(distillation=0.7, temperature=3.0, cross_entropy=form)
-    loss = LwF(options).make_loss(Phase(1, 3, 3))(batch)
+    loss = LwF(options).make_loss(Phase(1, 3, 3))(batch_of(logits, labels, old))
     learned = cross_entropy(logits, labels)
     if form == "new":
         learned = cross_entropy(logits[:, 3:], [label - 3 for label in labels])
-    same_with_gradient(loss, learned + 0.7 * slow_distillation(logits[:, :3], old, 3.0), logits)
+    same_with_gradient(loss, learned + 0.7 * slow.softened_cross_entropy(logits[:, :3], old, 3.0), logits)
 
 
 @pytest.mark.parametrize(("name", "memory", "learn"), [("lwf-free", 0, False), ("lwf", 3, True)])

@@ -22,7 +22,7 @@ from phasezero.nets import NETWORKS, IncrementalModel, LocalSimilarityHead, Outp
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
 from samples import Make, train
-from slow import normal, same_with_gradient
+from slow import cosine_distance, normal, same_with_gradient
 
 FIRST, LATER = Phase(0, 0, 5), Phase(2, 3, 2)
 
@@ -58,15 +58,6 @@ def slow_pod_spatial(maps: list[Tensor], old_maps: list[Tensor]) -> Tensor:
         for a, b in zip(one, other, strict=True):
             squares = sum((x - y) ** 2 for x, y in zip(pooled(a), pooled(b), strict=True))
             total = total + squares**0.5 / len(one) / len(maps)
-    return total
-
-
-def slow_pod_flat(features: Tensor, old_features: Tensor) -> Tensor:
-    total = 0.0
-    for a, b in zip(features, old_features, strict=True):
-        product = sum(x * y for x, y in zip(a, b, strict=True))
-        lengths = sum(x * x for x in a) ** 0.5 * sum(y * y for y in b) ** 0.5
-        total = total + (1 - product / lengths) / len(features)
     return total
 
 
@@ -109,7 +100,7 @@ def test_a_single_class_costs_nothing() -> None:
 
 def test_pod_flat_is_the_mean_of_one_minus_the_cosine() -> None:
     features, old = normal(5, 4).requires_grad_(), normal(5, 4, seed=1)
-    same_with_gradient(pod_flat(features, old), slow_pod_flat(features, old), features)
+    same_with_gradient(pod_flat(features, old), cosine_distance(features, old), features)
 
 
 def test_a_network_without_maps_is_rejected() -> None:
@@ -144,7 +135,7 @@ def test_the_whole_loss(true_margin: bool, phase: Phase) -> None:
     loss = method.loss_with(scale, phase)(batch_of(logits, LABELS, own, old if phase.old else None))
     expected = slow_nca_with_margin(logits, LABELS, 0.4 * scale) if true_margin else slow_nca(logits, LABELS)
     if phase.old:
-        kept = 1.5 * slow_pod_flat(own[0], old[0]) + 2.5 * slow_pod_spatial(own[1:], old[1:])
+        kept = 1.5 * cosine_distance(own[0], old[0]) + 2.5 * slow_pod_spatial(own[1:], old[1:])
         expected = expected + math.sqrt(5 / 2) * kept
     same_with_gradient(loss, expected, numbers)
 

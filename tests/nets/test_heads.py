@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from phasezero import nets
-from phasezero.nets import BiasCorrectedHead, Features, GrowingHead, LinearHead
+from phasezero.nets import BiasCorrectedHead, GrowingHead, LinearHead
+from samples import ToyBackbone
 from slow import rng
 
 HEADS: dict[str, Callable[[int], GrowingHead]] = {
@@ -163,17 +164,6 @@ def test_frozen_rows_stay_while_the_rest_learns(kind: str) -> None:
 
 
 # ---- the teacher ------------------------------------------------------------------------------------------
-
-
-class ToyBackbone(nn.Module):
-    """A layer and a BatchNorm: parameters and buffers that training moves."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.norm = nn.Linear(6, 8), nn.BatchNorm1d(8)
-
-    def forward(self, images: Tensor) -> Features:
-        return Features(self.norm(self.layer(images)), ())
 
 
 def test_a_teacher_is_a_frozen_copy() -> None:

@@ -5,18 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from phasezero.nets import imprint_proxies
 from phasezero.nets.lsc import kmeans
-from slow import rng
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
+from slow import normal, rng
 
 
 def spread(points: Tensor, centres: Tensor) -> float:
