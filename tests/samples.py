@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+import pytest
+from torch import Generator, Tensor, nn
 
 from phasezero import Callback, Record, run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.engine.callbacks import PhaseResult
+from phasezero.engine.stage import PendingNumber, StagePass
 from phasezero.engine.store import phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.nets import Features
@@ -227,6 +229,18 @@ def make_record(
 def train(config: RunConfig, **options: Any) -> Record:
     """Run a configuration and return its record."""
     return run(config, **options).record
+
+
+def watch_epochs(monkeypatch: pytest.MonkeyPatch, note: Callable[[StagePass, int], object]) -> None:
+    """Call `note` with the stage and the number of each epoch, when it ends."""
+    as_given = StagePass.epoch
+
+    def watched(stage_pass: StagePass, epoch: int, rng: Generator) -> PendingNumber:
+        loss = as_given(stage_pass, epoch, rng)
+        note(stage_pass, epoch)
+        return loss
+
+    monkeypatch.setattr(StagePass, "epoch", watched)
 
 
 def key_of(config: RunConfig, data: ImageData) -> str:

@@ -27,6 +27,12 @@ def same_with_gradient(loss: Tensor, expected: Tensor, logits: Tensor) -> None:
     assert torch.allclose(gradient, wanted, rtol=0, atol=1e-10)
 
 
+def is_zero_with_gradient(loss: Tensor, inputs: Tensor) -> None:
+    assert loss.item() == 0.0
+    (gradient,) = torch.autograd.grad(loss, inputs)
+    assert torch.equal(gradient, torch.zeros_like(inputs))
+
+
 def softmax(row: Tensor) -> list[Tensor]:
     total = sum(value.exp() for value in row)
     return [value.exp() / total for value in row]

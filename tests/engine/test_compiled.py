@@ -15,11 +15,10 @@ from phasezero.data.images import ImageData
 from phasezero.engine import stage, step
 from phasezero.engine.device import COMPILATION_PAYS, Device
 from phasezero.engine.setup import check
-from phasezero.engine.stage import StagePass
 from phasezero.initial import TERMS
 from phasezero.nets import model as models
 from phasezero.presets import with_terms
-from samples import Make, train
+from samples import Make, train, watch_epochs
 
 
 @pytest.fixture
@@ -84,13 +83,7 @@ def test_algorithms_are_searched_for_where_a_stage_is_long_enough(
 ) -> None:
     """8 and 6 steps in BiC's training here, 2 in its fit."""
     searched: list[tuple[str, int]] = []
-    epoch = StagePass.epoch
-
-    def watched(self: StagePass, number: int, *rest: Any) -> Any:
-        searched.append((self.stage.name, self.program.searched_size))
-        return epoch(self, number, *rest)
-
-    monkeypatch.setattr(StagePass, "epoch", watched)
+    watch_epochs(monkeypatch, lambda one, epoch: searched.append((one.stage.name, one.program.searched_size)))
     config = toy_config("bic/glyphs/b50s10", method__bias_epochs=2)
     for enough, found in ((6, {("train", 16), ("bias", 0)}), (9, {("train", 0), ("bias", 0)})):
         monkeypatch.setattr(stage, "SEARCH_PAYS", enough)

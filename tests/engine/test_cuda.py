@@ -15,6 +15,7 @@ from phasezero.engine import stage, step
 from phasezero.engine.stage import PendingNumber
 from phasezero.initial import TERMS
 from phasezero.methods import METHODS
+from phasezero.methods.base import both_phases
 from phasezero.presets import build_config, with_terms
 from phasezero.runs.session import run_all
 from samples import train
@@ -25,15 +26,9 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 def small(method: str, precision: str, engine: str) -> RunConfig:
     """Four phase-0 classes and twice two more; 14 images a class make full batches and a tail."""
     config = build_config(method, "glyphs", initial=["cwd"], base=4, step=2)
-    schedule = {"epochs": 3, "milestones": [2], "batch_size": 16, "lr": 0.01}
-    settings = {
-        **{f"training.{which}.{key}": value for which in ("first", "later") for key, value in schedule.items()},
-        "protocol.memory": "per_class:4",
-        "engine.device": "cuda",
-        "engine.precision": precision,
-        "engine.engine": engine,
-    }
-    return config.override(settings)
+    schedule = both_phases(epochs=3, milestones=[2], batch_size=16, lr=0.01)
+    where = {"engine.device": "cuda", "engine.precision": precision, "engine.engine": engine}
+    return config.override({**schedule, **where, "protocol.memory": "per_class:4"})
 
 
 def losses(config: RunConfig, data: ImageData) -> list[float]:

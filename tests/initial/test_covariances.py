@@ -13,10 +13,8 @@ from phasezero.data.stream import Phase
 from phasezero.initial import TERMS
 from phasezero.initial.decov import decov
 from phasezero.initial.sdc import structured_decorrelation
-from phasezero.methods.stage import Batch
-from phasezero.nets import Output
 from phasezero.presets import preset
-from slow import normal, same_with_gradient
+from slow import batch_of, is_zero_with_gradient, normal, same_with_gradient
 
 both_normalisations = pytest.mark.parametrize("normalize", [False, True], ids=["raw", "unit"])
 both_losses = pytest.mark.parametrize("loss", [decov, structured_decorrelation])
@@ -106,10 +104,7 @@ def test_without_two_samples_it_is_a_zero_with_a_gradient(
     loss: Callable[..., Tensor], samples: int, normalize: bool
 ) -> None:
     features = normal(samples, 4).requires_grad_()
-    value = loss(features, normalize=normalize)
-    assert value.item() == 0.0
-    value.backward()
-    assert torch.equal(features.grad, torch.zeros_like(features))
+    is_zero_with_gradient(loss(features, normalize=normalize), features)
 
 
 @both_losses
@@ -128,14 +123,15 @@ def test_half_precision_is_computed_in_float32(loss: Callable[..., Tensor], norm
 @both_normalisations
 def test_the_terms(normalize: bool) -> None:
     features = normal(20, 6)
-    batch = Batch(torch.empty(0), torch.arange(20) % 4, Output(features, features, features, ()), None)
     for name, options, expected in (
         ("decov", {}, slow_decov(features, normalize)),
         ("sdc", {"groups": 2}, slow_sdc(features, [[0, 1, 2], [3, 4, 5]], normalize)),
         ("sdc", {"groups": 2, "grouping": "interleaved"}, slow_sdc(features, [[0, 2, 4], [1, 3, 5]], normalize)),
     ):
         term = TERMS[name](TERMS[name].Options(weight=3.0, normalize=normalize, **options), Phase(0, 0, 8))
-        assert term(batch).item() == pytest.approx(expected.item(), rel=1e-10)  # without the weight
+        assert term(batch_of(features, [0, 1, 2, 3] * 5)).item() == pytest.approx(
+            expected.item(), rel=1e-10
+        )  # without the weight
 
 
 @pytest.mark.parametrize("term", ["decov", "sdc"])

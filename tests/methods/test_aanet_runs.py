@@ -15,7 +15,7 @@ from phasezero.engine.trainer import Trainer
 from phasezero.methods.lucir import imprint
 from phasezero.nets import IncrementalModel
 from phasezero.nets.aggregated import AggregatedResNet
-from samples import Make, train
+from samples import Make, train, watch_epochs
 
 
 def snapshot(model: IncrementalModel) -> dict[str, Tensor]:
@@ -52,15 +52,12 @@ def test_epochs_of_both_levels_alternate(
 ) -> None:
     trainer = Trainer(toy_aanet(toy_config), toy_data)
     diary: list[tuple[str, int, bool, list[int]]] = []
-    epoch = StagePass.epoch
 
-    def watched(self: StagePass, number: int, *arguments: Any) -> object:
-        loss = epoch(self, number, *arguments)
-        counts = torch.bincount(trainer.train.labels[self.indices], minlength=6).tolist()
-        diary.append((self.stage.name, number, self.model.training, counts))
-        return loss
+    def note(one: StagePass, epoch: int) -> None:
+        counts = torch.bincount(trainer.train.labels[one.indices], minlength=6).tolist()
+        diary.append((one.stage.name, epoch, one.model.training, counts))
 
-    monkeypatch.setattr(StagePass, "epoch", watched)
+    watch_epochs(monkeypatch, note)
     results = trainer.run()
     next(results)
     diary.clear()

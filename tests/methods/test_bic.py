@@ -20,7 +20,7 @@ from phasezero.methods.stage import Stage
 from phasezero.nets import BiasCorrectedHead, Features, IncrementalModel
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
-from samples import Make, train
+from samples import Make, train, watch_epochs
 from slow import batch_of, cross_entropy, normal, same_with_gradient, softened_cross_entropy
 
 LATER = Phase(1, 4, 2)
@@ -131,13 +131,7 @@ def test_held_out_images_are_never_trained_on(
     toy_config: Make, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[tuple[str, set[int]]] = []
-    original = StagePass.epoch
-
-    def watched(self: StagePass, epoch: int, rng: torch.Generator) -> object:
-        drawn.append((self.stage.name, set(self.indices.tolist())))
-        return original(self, epoch, rng)
-
-    monkeypatch.setattr(StagePass, "epoch", watched)
+    watch_epochs(monkeypatch, lambda one, epoch: drawn.append((one.stage.name, set(one.indices.tolist()))))
     trainer = Trainer(toy(toy_config), toy_data)
     kept = [[own.tolist() for own in trainer.memory.by_class] for _ in trainer.run()]
     trained = [images for stage, images in drawn[::2] if stage == "train"]
