@@ -48,7 +48,7 @@ class DataSet:
     class_order: str = "natural"
     """The class order that published work uses with it (a name that data.stream knows)."""
     family: str = ""
-    """The data set whose published settings apply to this one; empty: its own."""
+    """The data set whose published settings apply; empty: its own."""
     paper_name: str = ""
     """What the CwD paper calls it; empty where the paper has no number for it."""
     size: tuple[int, int] = (0, 0)

@@ -30,10 +30,7 @@ def md5_of(path: Path) -> str:
 
 
 def download(url: str, target: Path, *, md5: str) -> bool:
-    """Fetch `url` to `target`, which appears only when complete and of this md5; return False if it was there.
-
-    What an interrupted call left in `target`.part is continued.
-    """
+    """Fetch `url` to `target`, from where an earlier call stopped; return False if a file of this md5 is there."""
     if target.is_file() and md5_of(target) == md5:
         return False
     part = target.with_name(target.name + ".part")
@@ -90,10 +87,9 @@ def _save(answer: http.client.HTTPResponse, part: Path, done: int) -> None:
 
 
 def extract_tar(archive: Path, folder: Path, members: Collection[str]) -> None:
-    """Unpack the named regular files of an archive under `folder`, and nothing else.
+    """Unpack the named regular files of an archive under `folder`; each file appears complete or not at all.
 
-    An archive with a path that leads out of the folder, a link or a device is refused as a whole before
-    anything is written; further files in it are left alone. Each file appears complete or not at all.
+    An archive with a link, a device or a path that leads out of the folder is refused before anything is written.
     """
     try:
         with tarfile.open(archive) as tar:

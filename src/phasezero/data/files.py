@@ -132,10 +132,7 @@ def centre_corner(width: int, height: int, size: int) -> tuple[int, int]:
 
 
 def centre_view(image: Image.Image, resize: int, size: int) -> npt.NDArray[np.uint8]:
-    """Resize the shorter side to `resize` (bilinear) and return the centre [size, size, 3].
-
-    Roundings are torchvision's, since test numbers move when these differ.
-    """
+    """Resize the shorter side to `resize` (bilinear) and return the centre [size, size, 3], as torchvision does."""
     if not 0 < size <= resize:
         raise ValueError(f"a centre crop of {size} does not fit into a shorter side of {resize}")
     width, height = image.size

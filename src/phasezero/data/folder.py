@@ -94,15 +94,12 @@ def class_files(folder: Path, classes: Sequence[str], at_least: int = 1) -> list
 
 
 def image_files(folder: Path) -> list[Path]:
-    """Return the images directly in a folder, sorted by name, without hidden files (macOS leaves `._photo.jpg`).
-
-    A broken symlink is an error: it may be an image that was never fetched.
-    """
+    """Return the images directly in a folder, sorted by name, without hidden files (macOS leaves `._photo.jpg`)."""
     with os.scandir(folder) as entries:
         seen = [entry for entry in entries if not entry.name.startswith(".")]
     named = [entry for entry in seen if Path(entry.name).suffix.lower() in EXTENSIONS]
     lost = sorted(entry.name for entry in named if not os.path.exists(entry.path))
-    if lost:
+    if lost:  # images that were never fetched
         raise UserError(f"{folder}: broken symlinks: {first_few(lost)}; fetch what they name, or remove them")
     return [folder / name for name in sorted(entry.name for entry in named if entry.is_file())]
 
@@ -120,10 +117,7 @@ def first_few(names: Iterable[str]) -> str:
 
 
 def _held_out(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Return (train, test), chosen by a hash of the names.
-
-    The choice is the same on every machine, and not every fifth frame of a film whose pictures are numbered.
-    """
+    """Return (train, test), chosen by a hash of the names: not every fifth frame of a film."""
     ranked = sorted(files, key=lambda path: hashlib.sha256(os.fsencode(path.name)).digest())
     test = set(ranked[::5])
     return [path for path in files if path not in test], sorted(test)

@@ -37,7 +37,7 @@ class View:
 
 @dataclass(frozen=True)
 class Preparation:
-    """How images become network inputs; the numbers are the published ones (docs/protocols.md)."""
+    """How images become network inputs; the numbers are published (docs/protocols.md)."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -51,13 +51,11 @@ class Preparation:
 
 @dataclass(frozen=True)
 class ImageSplit:
-    """The training or the test images: uint8 [N, H, W, C] in memory, or the paths of image files.
-
-    `labels[i]` is the class of image i as an index into `ImageData.class_names`.
-    """
+    """The training or the test images: uint8 [N, H, W, C] in memory, or the paths of image files."""
 
     images: npt.NDArray[np.uint8] | Sequence[Path]
     labels: npt.NDArray[np.int64]
+    """The class of each image, as an index into `ImageData.class_names`."""
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -55,10 +55,10 @@ class PackedPhotos:
     def __init__(self, paths: Sequence[Path], preparation: Preparation, device: torch.device) -> None:
         count, size = len(paths), preparation.size
         promised = _promised_pixels(paths, preparation)
-        # One pixel more than there are, so that the last one has a neighbour too.
+        # One pixel more than there are, so that the last pixel has a neighbour too.
         self.pixels = torch.zeros(sum(promised) + 1, 3, dtype=torch.uint8, device=device)
         self.pairs = self.pixels.as_strided((sum(promised), 6), (3, 1))
-        """Each pixel with the one to its right, in the same memory."""
+        """Each pixel with its right neighbour, in the same memory."""
         self.originals = np.empty((count, 2), np.int64)
         """Width and height before the shrinking, upright."""
         places, self.test_boxes = np.empty((2 * count, 3), np.int64), np.empty((count, 4), np.float32)

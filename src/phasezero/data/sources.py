@@ -20,8 +20,7 @@ Photos = Literal["resident", "files"]
 def choose_photos(wanted: Literal["auto", "resident", "files"], data: ImageData, device: torch.device) -> Photos | None:
     """Choose how image files become batches; None for images that are in memory.
 
-    Resident photos may take half of the device's free memory; what they take is known from the files' headers, and
-    nothing where another run has them there already. `auto` has them resident on a CUDA device where they fit.
+    Resident photos may take half of the device's free memory. `auto` means resident on a CUDA device where they fit.
     """
     if data.in_memory:
         return None
@@ -45,7 +44,7 @@ def free_memory(device: torch.device) -> int:
         held_back = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + held_back
     if not hasattr(os, "sysconf"):  # Windows
-        raise UserError("engine.photos: how much memory there is cannot be told here; use engine.photos=files")
+        raise UserError("engine.photos: the size of the memory is not known here; use engine.photos=files")
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -21,7 +21,7 @@ ORDER_NAMES = ("natural", "seed1993", "podnet-1", "podnet-2", "podnet-3")
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: `new` classes come to `old` known ones.
+    """One phase: `new` classes come to `old` known classes.
 
     >>> from phasezero import Phase
     >>> Phase(index=1, old=50, new=10).seen

@@ -23,7 +23,7 @@ class PhaseResult:
 
 
 class Callback:
-    """Base of callbacks: override what you want to hear about.
+    """Base of callbacks: override the methods for the events to watch.
 
     >>> from phasezero import Callback, run
     >>> class Losses(Callback):
@@ -75,10 +75,7 @@ class CallbackList(ForwardingCallback):
 
 
 class OracleCallback(Callback):
-    """Pass on the epochs of an oracle that is trained within a run's phase 0.
-
-    They count no images, since the run announced only its own; the oracle's start and end are not the run's.
-    """
+    """Pass on the epochs of an oracle that a run trains in phase 0; the run did not announce their images."""
 
     def __init__(self, callback: Callback) -> None:
         self.callback = callback

@@ -92,10 +92,7 @@ def _read(path: Path, *, tensors: bool) -> tuple[dict[str, str], dict[str, Tenso
 
 
 def read_facts(path: Path, config: RunConfig | None = None) -> dict[str, Any]:
-    """Return what a checkpoint says about itself, without its tensors.
-
-    Raise UserError for any other file and, where a configuration is given, for a checkpoint of another configuration.
-    """
+    """Return the facts of a checkpoint; raise UserError for any other file and for another configuration."""
     metadata, _ = _read(path, tensors=False)
     if metadata.get("format") != FORMAT:
         raise UserError(f"{path} is not a checkpoint of this phasezero")

@@ -78,10 +78,9 @@ class Device:
 
     @contextlib.contextmanager
     def settings(self) -> Iterator[None]:
-        """Set threads, cuDNN's and the matrix units' switches for a while; matrix products stay in float32.
+        """Set threads, cuDNN's search and TF32 for a while; matrix products stay in float32.
 
-        They are the process's: the first run to enter sets them and the last run to leave resets them, so that a packed
-        run that begins a phase does not turn off another run's search for algorithms.
+        All runs of a process share them: the first run to enter sets them and the last run to leave resets them.
         """
         with _SHARED.lock:
             if not _SHARED.users:

@@ -61,7 +61,7 @@ def predict(
     """Classify images: the head's answer is its largest logit, nearest-mean's the mean nearest to the unit feature."""
     takes: dict[str, Callable[[Output], Tensor]] = {"head": lambda output: output.logits.argmax(1)}
     if means is not None:
-        # Between unit vectors the nearest is the one with the largest product.
+        # Of unit vectors the nearest has the largest product.
         takes["nearest_mean"] = lambda output: (F.normalize(output.features, dim=1) @ means.T).argmax(1)
     if model.head.corrects_bias:
         takes["uncorrected"] = lambda output: output.similarities.argmax(1)

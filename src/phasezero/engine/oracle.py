@@ -44,10 +44,7 @@ class TrainedOracle:
         return trainer.model.teacher_copy()
 
     def _load_backbone(self, path: str, model: IncrementalModel) -> None:
-        """Load the backbone of a checkpoint; raise UserError for another network, other data or other classes.
-
-        Its head may have grown in other steps than ours; features are all that is asked of an oracle.
-        """
+        """Load the backbone of a checkpoint; raise UserError for another network, other data or other classes."""
         saved = load_checkpoint(Path(path))
         other, mine, seen = RunConfig.from_record(saved.config), self.config, saved.phases[-1]["seen_classes"]
         order, its = (stream_of(one.protocol, len(self.data.class_ids)).order for one in (mine, other))

@@ -76,7 +76,7 @@ def train_phases(trainer: Trainer, saving: Saving) -> Trained:
 
 
 def _next_phase(trainer: Trainer, last: PhaseRecord) -> float:
-    """Return the seconds of the phase to come, going by those of the last one and the images of both."""
+    """Estimate the seconds of the next phase from those of the last phase and the images of both."""
     images, place = trainer.setup.images, last["phase"]
     teacher = 1 if place else TEACHER_TAKES
     return last["seconds"]["total"] * teacher * images[place + 1] / max(images[place], 1)

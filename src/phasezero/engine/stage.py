@@ -24,10 +24,7 @@ COLLAPSED = 1e-3  # largest distance of unit features from their mean; near 1 in
 
 
 class PendingNumber:
-    """A number on its way from the device.
-
-    Reading it waits for what it depends on but not, as float() of a tensor would, for all that was queued after it.
-    """
+    """A number on its way from the device; unlike float() of a tensor, reading it waits for no work queued later."""
 
     def __init__(self, value: Tensor) -> None:
         self.value, self.arrival = value, None
@@ -62,14 +59,14 @@ class StagePass:
         self.program = StepProgram(model, watched, loss, stage, source, device.torch)
         self.step = self.program.run if device.engine == "eager" else CapturedStep(self.program)
         size, steps = stage.schedule.batch_size, stage.schedule.steps(len(indices))
-        if steps >= SEARCH_PAYS:  # for whole batches: an epoch has one smaller last one
+        if steps >= SEARCH_PAYS:  # for whole batches: only the last batch of an epoch is smaller
             self.program.searched_size = size
         if device.engine == "compiled":
             # A stage that leaves the network as it is is short, and its batch size may change from phase to phase.
             for one in (model, watched) if stage.batch_statistics else ():
                 if one is not None:
                     one.compiled_sizes.add(size)
-            # The loss is another one in each phase, so only a long stage has it compiled.
+            # The loss changes from phase to phase, so only a long stage has it compiled.
             if steps >= COMPILATION_PAYS:
                 self.program.compile_loss(size)
 
@@ -121,8 +118,7 @@ def check_divergence(loss: float, limit: float, where: str, stage: Stage) -> Non
 def check_collapse(features: Tensor, where: str) -> None:
     """Raise DivergenceError where images of different classes have the same features, or features that are not finite.
 
-    Equal features have no correlation, so a heavy CwD can lead there. And the very last step may break a network whose
-    losses, each taken before a step, were sound.
+    A heavy CwD can lead there, since equal features have no correlation, and so can the last step, which no loss sees.
     """
     if not features.isfinite().all():
         raise DivergenceError(

@@ -36,8 +36,7 @@ def algorithm_search(wanted: bool) -> Iterator[None]:
 class LossScale:
     """Dynamic loss scaling for float16, whose small gradients would vanish otherwise.
 
-    torch.amp.GradScaler does the same but asks the host at each step whether to skip it; here the optimiser's
-    own kernel reads `overflow` on the device, so that the step can be captured.
+    Unlike torch.amp.GradScaler it can be captured: the optimiser's kernel reads `overflow`, and the host is not asked.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -52,10 +52,7 @@ CODE = ("data/*", "nets/*", "engine/*", "memory", "schedule", "seeding", "record
 
 
 def phase_zero_settings(config: RunConfig) -> dict[str, Any]:
-    """Return the settings that a finished phase 0 depends on: all but those that only later phases read.
-
-    A setting that nobody thought of counts: when in doubt, phase 0 is trained again.
-    """
+    """Return the settings that a finished phase 0 may depend on: all but those that are known not to matter."""
     found = {key: value for key, value in leaves(_first_values(config)) if key not in NOT_READ | REPLACED}
     quota = MemoryRule.parse(config.protocol.memory).quota(config.protocol.first_classes)
     method = METHODS[config.method.name].phase_zero_like or config.method.name
@@ -78,10 +75,7 @@ def phase_zero_of(config: RunConfig) -> str:
 
 
 def phase_zero_key(trainer: Trainer, made_in: Environment | None = None) -> str:
-    """Return a hash over everything that a finished phase 0 depends on.
-
-    That includes the machine and its versions: the trainer's, or those that a record was `made_in`.
-    """
+    """Return a hash of all that a finished phase 0 depends on, the machine (this or a record's) included."""
     config, order = trainer.config, trainer.stream.order
     made_in = made_in or environment(trainer.device, trainer.setup.photos)
     inputs = {
@@ -176,11 +170,7 @@ class PhaseZeroStore:
         self.folder = folder
 
     def find(self, key: str, trainer: Trainer) -> Checkpoint | None:
-        """Return the entry of that key; None where there is no entry that can be trusted.
-
-        An entry is not used either if its images have other indices in the trainer's data, because images of later
-        classes changed. It is then made anew, under the same key.
-        """
+        """Return the entry of a key; None if it cannot be trusted, or if its images have other indices by now."""
         entry = Entry(self.folder, key)
         if entry.sound:
             with contextlib.suppress(UserError):

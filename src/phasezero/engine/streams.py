@@ -53,6 +53,6 @@ def use_streams(number: int, device: torch.device) -> None:
 
 
 def current_streams(device: torch.device) -> Streams:
-    """Return this thread's streams; the first ones, where nothing else runs."""
+    """Return this thread's streams: those of run 0 where `use_streams` chose none."""
     found: Streams = getattr(_here, "streams", None) or streams_of(0, device)
     return found

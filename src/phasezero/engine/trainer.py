@@ -63,10 +63,7 @@ class Trainer:
         self._hashes: list[str] = []
 
     def _make_source(self, split: ImageSplit) -> tuple[ImageSource, list[Tensor]]:
-        """Return the source of a split's batches, and the indices of the images of each class.
-
-        Labels become positions in the stream; images of classes that never come are never drawn.
-        """
+        """Return the source of a split's batches, and the images of each class of the stream, as indices."""
         labels = torch.from_numpy(self.stream.positions(len(self.data.class_ids))[split.labels])
         source = make_source(split, labels, self.data.preparation, self.device.torch, self.setup.photos)
         by_class = labels.argsort(stable=True)[int((labels < 0).sum()) :]
@@ -173,7 +170,7 @@ class Trainer:
 
         under_way = start(0) if epochs else []
         for epoch in range(epochs):
-            # An epoch's losses are read when the next one's work is on its way: the device never waits.
+            # An epoch's losses are read when the next epoch is on its way: the device never waits.
             following = start(epoch + 1) if epoch + 1 < epochs else []
             means = [float(loss) for loss in under_way]
             for one, mean in zip(passes, means, strict=True):

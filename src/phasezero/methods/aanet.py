@@ -26,11 +26,7 @@ from phasezero.validation import BATCH_SIZE, RATE, SHARE, option
 
 
 def balanced_draw(images: PhaseImages) -> Tensor:
-    """Return the exemplars of old classes and as many images for each new class.
-
-    Images of new classes are drawn from all of them together, with replacement. The set is balanced between old and
-    new classes, but not from class to class.
-    """
+    """Return the exemplars of old classes and as many images per new class, drawn from all new images together."""
     new = torch.cat(list(images.new))
     for_each = max(1, *map(len, images.kept))
     draw = torch.randint(len(new), (for_each * len(images.new),), generator=images.generator("balanced"))

@@ -38,8 +38,7 @@ def distillation(logits: Tensor, old_logits: Tensor, temperature: float) -> Tens
 def sigmoid_cross_entropy(logits: Tensor, labels: Tensor, old_logits: Tensor | None = None) -> Tensor:
     """Return Algorithm 3's loss, mean over samples and classes.
 
-    The targets of new classes come from the label, those of old classes from the old model. That holds for exemplars
-    too: their labels are not used.
+    The targets of new classes come from the label, those of old classes from the old model, also for exemplars.
     """
     targets = (labels[:, None] == torch.arange(logits.shape[1], device=labels.device)).to(logits.dtype)
     if old_logits is not None:

@@ -27,8 +27,7 @@ PROBABILITY_FLOOR = 1e-5  # divided among the classes, so that there is no logar
 def softened_cross_entropy(logits: Tensor, old_logits: Tensor, temperature: float) -> Tensor:
     """Return Eq. 2 and 3: -sum p' log q', mean over the batch, not multiplied by T^2.
 
-    p' and q' are the old and new probabilities to the power of 1/T, normalised to sum to 1, which is the softmax of
-    the logits divided by T.
+    p' and q' are the old and new probabilities to the power of 1/T, normalised: the softmax of the logits over T.
     """
     wanted = (old_logits / temperature).softmax(1)
     found = (logits / temperature).softmax(1) + PROBABILITY_FLOOR / logits.shape[1]

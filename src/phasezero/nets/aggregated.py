@@ -1,6 +1,6 @@
 """AANets' backbone: two branches of one trained network, mixed after each level (Liu et al., CVPR 2021).
 
-The stable branch keeps every kernel and learns only how much each one counts; the plastic branch learns freely.
+The stable branch keeps every kernel and learns only how much each kernel counts; the plastic branch learns freely.
 Both get the same input at each level, the mixture of the level before.
 """
 

@@ -1,9 +1,8 @@
 """A small AlexNet with three-dimensional features, for the picture of the sphere (the paper's Fig. 1, appendix D).
 
 The paper says only "AlexNet" on 32x32 images with a representation of three dimensions. The layers are those of
-Krizhevsky et al. 2012 (five convolutions, the first, second and last followed by pooling, then fully connected
-layers), with small kernels for small images. Batch normalisation stands where the original normalises responses,
-so that it trains at the learning rates of the other networks; there is no dropout.
+Krizhevsky et al. 2012, with small kernels. Batch normalisation replaces the original's response normalisation, so that
+it trains at the learning rates of the other networks. There is no dropout.
 """
 
 from __future__ import annotations

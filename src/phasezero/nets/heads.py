@@ -91,8 +91,8 @@ class LinearHead(GrowingHead):
 class BiasCorrectedHead(LinearHead):
     """BiC's head: logits = alpha * (w . f [+ b]) + beta for the classes of each later phase, with a pair of its own.
 
-    Pairs begin as (1, 0) and take no part in ordinary training: whoever trains one names it. `keep_pairs`:
-    earlier pairs stay in the model (FACIL, PyCIL); otherwise only the newest corrects (PODNet's code).
+    Pairs begin as (1, 0); only a stage that names a pair trains it. With `keep_pairs` earlier pairs stay in the model
+    (FACIL, PyCIL); otherwise only the newest pair corrects (PODNet's code).
     """
 
     corrects_bias = True

@@ -154,10 +154,7 @@ class PaddedSubsampling(nn.Module):
 
 
 class RebuffiResNet(ResNet):
-    """PODNet's CIFAR network ("rebuffi"): 15 blocks as in ResNet-32, no ReLU after any sum, padded shortcuts.
-
-    The very last block is a stage of its own, so that there are four maps to distil.
-    """
+    """PODNet's CIFAR network ("rebuffi"): 15 blocks as in ResNet-32, no ReLU after any sum, padded shortcuts."""
 
     def __init__(self, *, channels: int = 3, last_relu: bool = False) -> None:
         super().__init__(*RESNET32, stem="conv3", signed=True, channels=channels, last_relu=last_relu)
@@ -167,7 +164,7 @@ class RebuffiResNet(ResNet):
                     block.last_relu = nn.Identity()
                 if not isinstance(block.shortcut, nn.Identity):
                     block.shortcut = PaddedSubsampling()
-        *stages, final = self.stages
+        *stages, final = self.stages  # the last block becomes a stage: there are four maps to distil
         *others, last = final.children()
         self.stages = nn.ModuleList([*stages, nn.Sequential(*others), nn.Sequential(last)])
 
