@@ -12,7 +12,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from phasezero.data.images import ImageData
-from phasezero.engine import stage, step
+from phasezero.engine import stage
 from phasezero.engine.device import COMPILATION_PAYS, Device
 from phasezero.engine.setup import check
 from phasezero.initial import TERMS
@@ -31,7 +31,7 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileCounter]:
         return torch.compile(function, backend=counting, dynamic=False, fullgraph=True)
 
     monkeypatch.setattr(models, "compiled", compiled)
-    monkeypatch.setattr(step, "compiled", compiled)
+    monkeypatch.setattr(stage, "compiled", compiled)
     monkeypatch.setattr(stage, "CapturedStep", lambda program: program.run)
     monkeypatch.setattr(stage, "COMPILATION_PAYS", 7)  # 8 steps of phase 0, 6 of a later phase
     monkeypatch.setattr(Device, "choose", lambda *wanted: replace(choose(*wanted), engine="compiled"))

@@ -1,6 +1,4 @@
-"""From images to batches. Two sources are here: images in memory, and files that threads read ahead.
-
-The third, photos that stay on the device, is in photos.py; sources.py chooses among them.
+"""From images to batches. Sources here: images in memory, and files that threads read ahead. Another: photos.py.
 
 A source yields *batch plans*, small tuples of tensors that name a batch and hold every random number it needs.
 `prepare` turns a plan into a batch; it is tensor work only and can be captured in a CUDA graph. The random numbers of

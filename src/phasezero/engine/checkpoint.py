@@ -1,8 +1,7 @@
 """A finished phase on disk: model, exemplars and the record so far, in one safetensors file, written whole or not.
 
-A run that was stopped continues after its last finished phase, to the same record as if it had never stopped:
-random numbers are derived from names (seeding.py), so there is no generator to save, and each phase starts
-with fresh momentum, so there is no optimiser either.
+A stopped run continues after its last finished phase, to the same record. Neither generators nor optimisers are saved:
+random numbers are derived from names (seeding.py), and each phase starts with fresh momentum.
 """
 
 from __future__ import annotations

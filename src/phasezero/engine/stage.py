@@ -17,6 +17,7 @@ from phasezero.engine.step import CapturedStep, StepProgram
 from phasezero.errors import DivergenceError
 from phasezero.methods.stage import Loss, Stage
 from phasezero.nets import IncrementalModel
+from phasezero.nets.model import compiled
 
 # Steps of a stage after which cuDNN's search for algorithms has paid. BiC's fit has 400, of another size each phase.
 SEARCH_PAYS = 1_000
@@ -68,7 +69,7 @@ class StagePass:
                     one.compiled_sizes.add(size)
             # The loss changes from phase to phase, so only a long stage has it compiled.
             if steps >= COMPILATION_PAYS:
-                self.program.compile_loss(size)
+                self.program.compiled_loss, self.program.compiled_size = compiled(self.program.compute_loss), size
 
     def epoch(self, epoch: int, rng: torch.Generator) -> PendingNumber:
         """Train one epoch (on a GPU: queue it) and return the mean loss over its images."""

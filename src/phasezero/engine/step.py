@@ -18,7 +18,6 @@ from phasezero.data.loader import BatchPlan, ImageSource
 from phasezero.engine.streams import CAPTURE_LOCK, current_streams
 from phasezero.methods.stage import Batch, Loss, Stage
 from phasezero.nets import Features, IncrementalModel, Output
-from phasezero.nets.model import compiled
 
 
 @contextlib.contextmanager
@@ -92,10 +91,6 @@ class StepProgram:
     def compute_loss(self, images: Tensor, labels: Tensor, found: Features, teacher: Output | None) -> Tensor:
         """Return the loss, from the backbone's features on."""
         return self.loss(Batch(images, labels, self.model.classify(found), teacher))
-
-    def compile_loss(self, batch_size: int) -> None:
-        """Compile the loss for batches of this size."""
-        self.compiled_loss, self.compiled_size = compiled(self.compute_loss), batch_size
 
     def run(self, plan: BatchPlan) -> None:
         """Train one step."""
