@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from phasezero.data import folder
-from phasezero.data.catalog import register_data
+from phasezero.data.catalog import Load, register_data
 from phasezero.data.images import ImageData
 from phasezero.errors import UserError
 
@@ -127,26 +127,31 @@ def _read_truth(path: Path, images: list[Path]) -> dict[str, str] | str:
     return {image.stem: wnid for image, wnid in zip(images, lines, strict=True)}
 
 
-_HUNDRED: dict[str, Any] = {"recipe": folder.PHOTO_RECIPE, "family": "imagenet100", "size": (100, 1290)}
+_PHOTOS: dict[str, Any] = {"gpu_memory": folder.PHOTO_GPU_MEMORY, "seconds": {"cpu": 1.0, "cuda": 5e-4}}  # guesses
+_HUNDRED: dict[str, Any] = {**_PHOTOS, "recipe": folder.PHOTO_RECIPE, "family": "imagenet100", "size": (100, 1290)}
 
 
-def _register(name: str, summary: str, classes: str = "", **facts: Any) -> None:
-    """Register a list of classes; `classes` is the name of the list where it is another name."""
-    facts |= {"gpu_memory": folder.PHOTO_GPU_MEMORY, "seconds": {"cpu": 1.0, "cuda": 5e-4}}  # guesses
-    facts["present"] = partial(imagenet_present, classes or name)
-    register_data(name, summary, **facts)(partial(load_imagenet, classes or name))
+def _list(name: str, facts: dict[str, Any]) -> tuple[dict[str, Any], Load]:
+    """Return what is registered for a class list: facts and the function that loads it."""
+    return {**facts, "present": partial(imagenet_present, name)}, partial(load_imagenet, name)
 
 
-_register(
+_all, _load_all = _list("imagenet", _PHOTOS)
+_cwd, _load_cwd = _list("imagenet100-cwd", _HUNDRED)
+_lucir, _load_lucir = _list("imagenet100-lucir", _HUNDRED)
+_podnet, _load_podnet = _list("imagenet100-podnet", _HUNDRED)
+
+register_data(
     "imagenet",
     "ImageNet (2012): 1000 classes, 1.28 million photos",
     recipe=replace(folder.PHOTO_RECIPE, base=100, steps=(100, 50)),
     class_order="seed1993",
     paper_name="ImageNet",
     size=(1000, 1281),
-)
+    **_all,
+)(_load_all)
 # The paper's LUCIR rows used CwD's list; nobody has said which list its other rows used.
-_register("imagenet100-cwd", "100 ImageNet classes in CwD's order", paper_name="ImageNet100", **_HUNDRED)
-_register("imagenet100", "another name of imagenet100-cwd", "imagenet100-cwd", presets=False, **_HUNDRED)
-_register("imagenet100-lucir", "CwD's 100 classes in the order of LUCIR and AANets", **_HUNDRED)
-_register("imagenet100-podnet", "the first 100 ImageNet classes in PODNet's order", **_HUNDRED)
+register_data("imagenet100-cwd", "100 ImageNet classes in CwD's order", paper_name="ImageNet100", **_cwd)(_load_cwd)
+register_data("imagenet100", "another name of imagenet100-cwd", presets=False, **_cwd)(_load_cwd)
+register_data("imagenet100-lucir", "CwD's 100 classes in the order of LUCIR and AANets", **_lucir)(_load_lucir)
+register_data("imagenet100-podnet", "the first 100 ImageNet classes in PODNet's order", **_podnet)(_load_podnet)
