@@ -117,7 +117,7 @@ def first_few(names: Iterable[str]) -> str:
 
 
 def _held_out(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Return (train, test), chosen by a hash of the names: not every fifth frame of a film."""
+    """Return (train, test), chosen by a hash of the names: the same on every machine, whatever the order."""
     ranked = sorted(files, key=lambda path: hashlib.sha256(os.fsencode(path.name)).digest())
     test = set(ranked[::5])
     return [path for path in files if path not in test], sorted(test)

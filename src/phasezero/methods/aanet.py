@@ -96,7 +96,6 @@ class Aanet(Lucir):
         drops = tuple(int(part * schedule.epochs) for part in self.options.weights_drops)
         steps = replace(schedule, lr=lr, shape="step", milestones=drops, decay=0.1, batch_size=size)
         loss = Method.make_loss(self, phase)  # cross-entropy alone
-        second_level = Stage(
-            "aggregate", steps, loss, [weights], balanced_draw, False, needs_teacher=False, accumulate=accumulated
-        )
+        second_level = Stage("aggregate", steps, loss, [weights], balanced_draw, batch_statistics=False)
+        second_level = replace(second_level, needs_teacher=False, accumulate=accumulated)
         return [replace(train, accumulate=accumulated, each_epoch=second_level), *others]
