@@ -7,18 +7,16 @@ arguments are texts. Where plug-ins are loaded or installed, the registries them
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from phasezero import plugins
+from phasezero.errors import unknown
 
-KINDS = {
-    "methods": "register_method",
-    "initial": "register_initial",
-    "data": "register_data",
-    "networks": "register_network",
-}
-FOLDERS = {"methods": "methods", "initial": "initial", "data": "data", "networks": "nets"}
+KINDS = {"methods": "methods", "initial": "initial", "data": "data", "networks": "nets"}
+"""Kinds that are registered, and the folders of their files."""
+FURTHER = ("orders", "presets", "targets")
+"""Kinds of names that are not registered."""
 
 
 def registered() -> dict[str, dict[str, str]]:
@@ -49,11 +47,33 @@ def from_registries() -> dict[str, dict[str, str]]:
     return {"methods": dict(sorted(methods.items())), **found}
 
 
+def names_of(kind: str, words: Sequence[str]) -> dict[str, str]:
+    """Return the entries of one kind whose names contain all of these words."""
+    if kind not in (*KINDS, *FURTHER):
+        raise unknown("kind", kind, [*KINDS, *FURTHER])
+    if kind == "presets":
+        from phasezero.presets import published_presets
+
+        found = dict.fromkeys(published_presets(), "")
+    elif kind == "orders":
+        from phasezero.data.stream import ORDER_NAMES
+
+        found = dict.fromkeys(ORDER_NAMES, "")
+    elif kind == "targets":
+        from phasezero.paper.targets import TARGETS
+
+        found = {name: target.title for name, target in TARGETS.items()}
+    else:
+        found = registered()[kind]
+    return {name: line for name, line in found.items() if all(word in name for word in words)}
+
+
 def _scan(kind: str) -> Iterator[tuple[str, str]]:
-    for path in sorted((Path(__file__).parent / FOLDERS[kind]).glob("*.py")):
+    register = f"register_{kind.removesuffix('s')}"
+    for path in sorted((Path(__file__).parent / KINDS[kind]).glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == KINDS[kind]:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == register:
                 texts = [one.value for one in node.args[:2] if isinstance(one, ast.Constant)]
                 if len(texts) == 2:
                     yield str(texts[0]), str(texts[1])

@@ -1,17 +1,21 @@
-"""A study: runs trained through the ordinary session, and the analyses of their models beside their records."""
+"""Analyses of many runs: of runs that are there, or of a study that trains what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from phasezero.analysis.measure import analyse_run
+from phasezero.analysis.measure import DEFAULT_K, analyse_run
 from phasezero.config import RunConfig
+from phasezero.errors import UserError
 from phasezero.presets import with_name
 from phasezero.records.analysis import Analysis, analysis_name, read_analysis, write_analysis
+from phasezero.records.files import slug
 from phasezero.runs.session import run_all, run_folder
 
 
@@ -50,3 +54,24 @@ def study(
                 write_analysis(path, analyse_run(folder, phase=phase, root=root, store=store, future=future))
             analyses.append(read_analysis(path))
     return analyses
+
+
+def analyse_runs(
+    folders: Iterable[Path], phases: Sequence[int], out: Path | None, ks: Sequence[int], **options: Any
+) -> Iterator[Analysis]:
+    """Yield each run's analyses, written as they are made: beside its record, or by its name under `out`.
+
+    `ks` are measured besides the usual ones. The other options are those of `analyse_run`.
+    """
+    written: dict[Path, Path] = {}
+    for folder, phase in product(folders, phases):
+        analysis = analyse_run(folder, phase=phase, ks=(*DEFAULT_K, *ks), **options)
+        place = out / slug(analysis["name"]) / f"seed{analysis['seed']}" if out else folder
+        path = place / analysis_name(analysis["phase"])
+        if written.get(path) == folder:  # the same phase, named twice
+            continue
+        if path in written:
+            raise UserError(f"{folder} and {written[path]} would both write {path}; analyse them apart")
+        written[path] = folder
+        write_analysis(path, analysis)
+        yield analysis

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from phasezero.cli.options import Device, Root, Store, parse_numbers, paths_with, warn
 from phasezero.errors import UserError
-
-if TYPE_CHECKING:
-    from phasezero.records.analysis import Analysis
 
 ABOUT_COMPUTING = ("root", "future", "floor", "store", "device")
 """Options that change nothing where nothing is computed."""
@@ -41,7 +38,7 @@ def analyze(
     ] = False,
 ) -> None:
     """How the features of each class scatter in trained models, and how models compare in that."""
-    from phasezero.analysis.measure import DEFAULT_K, analyse_run
+    from phasezero.analysis.study import analyse_runs
     from phasezero.records.analysis import analysis_name, find_analyses, read_analysis, shared_classes
     from phasezero.records.files import writable
     from phasezero.records.run import FILE_NAME, find_records
@@ -56,26 +53,21 @@ def analyze(
         check_read(context, phase or [])
     if missing := [path for path in runs if not path.exists()]:
         raise UserError(f"{missing[0]}: there is no such file or folder")
-
-    def make(folder: Path, at: int) -> Analysis:
-        wanted = (*DEFAULT_K, *(ks or ()))
-        return analyse_run(
-            folder, phase=at, root=root, store=store, device=device, ks=wanted, floor=floor, future=future
-        )
-
     runs = paths_with(analysis_name("*") if read else FILE_NAME, runs)
     paths = find_analyses(runs) if read else find_records(runs)
     if not read and (others := [path for path in paths if path.name != FILE_NAME]):
         raise UserError(f"{others[0]}: a run's folder is expected (or --read, for an analysis)")
-    folder = out or Path(os.path.commonpath([path.parent for path in paths]))
+    folders = [path.parent for path in paths]
+    folder = out or Path(os.path.commonpath(folders))
     with writable(folder):
         if read:
             analyses = [one for one in map(read_analysis, paths) if not phase or one["phase"] in phase]
         else:
-            analyses = list(compute([path.parent for path in paths], phase or [-1], out, make))
+            options = {"root": root, "store": store, "device": device, "floor": floor, "future": future}
+            analyses = list(analyse_runs(folders, phase or [-1], out, ks or (), **options))
         if not analyses:
             raise UserError(f"no analysis of phase {', '.join(map(str, phase or []))} is there")
-        several = len(analyses) > len({path.parent for path in paths})  # of a run; read, without --phase
+        several = len(analyses) > len(set(folders))  # of a run; read, without --phase
         phases = sorted({one["phase"] for one in analyses}) if phase or several else []
         classes = shared_classes(analyses, later=later)
         show_analyses(analyses, View(folder, split, features, later, phases, classes), ks, warn)
@@ -91,25 +83,3 @@ def check_read(context: typer.Context, phases: Sequence[int]) -> None:
             )
     if min(phases, default=0) < 0:
         raise UserError(f"--phase {min(phases)} with --read: name the phase itself, counted from 0")
-
-
-def compute(
-    folders: Iterable[Path], phases: Sequence[int], out: Path | None, make: Callable[[Path, int], Analysis]
-) -> Iterator[Analysis]:
-    """Yield each run's analyses, written as they are made: beside its record, or by its name under `out`."""
-    from phasezero.records.analysis import analysis_name, write_analysis
-    from phasezero.records.files import slug
-
-    written: dict[Path, Path] = {}
-    for folder in folders:
-        for phase in phases:
-            analysis = make(folder, phase)
-            place = out / slug(analysis["name"]) / f"seed{analysis['seed']}" if out else folder
-            path = place / analysis_name(analysis["phase"])
-            if written.get(path) == folder:  # the same phase, named twice
-                continue
-            if path in written:
-                raise UserError(f"{folder} and {written[path]} would both write {path}; analyse them apart")
-            written[path] = folder
-            write_analysis(path, analysis)
-            yield analysis

@@ -61,12 +61,9 @@ def main() -> None:
     try:
         check_empty(sys.argv[1:])
         app()
-    except UserError as error:
+    except (UserError, DivergenceError) as error:
         print(f"phasezero: {error}", file=sys.stderr)
-        sys.exit(2)
-    except DivergenceError as error:
-        print(f"phasezero: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(2 if isinstance(error, UserError) else 1)
     except OSError as error:
         if error.filename is None:  # not about a file or folder that somebody named
             raise

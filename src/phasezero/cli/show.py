@@ -23,12 +23,9 @@ def show(
     figure: Annotated[Path | None, typer.Option(help="Draw the curves: .png, .svg or .pdf.")] = None,
 ) -> None:
     """Tables (and a picture) of finished runs, by each method's own classifier: iCaRL's is the nearest mean."""
-    from rich.console import Console
-
     from phasezero.records.run import FILE_NAME, load_records
     from phasezero.report.curves import draw_curves
-    from phasezero.report.grid import FORMATS, print_grid
-    from phasezero.report.tables import comparison_warnings, results_grid
+    from phasezero.report.grid import FORMATS
 
     if head and nearest_mean:
         raise UserError("choose one of --head and --nearest-mean")
@@ -40,22 +37,20 @@ def show(
     classifier = "nearest_mean" if nearest_mean else "head" if head else None
     if figure is not None:  # first: its name may be wrong
         draw_curves(records, figure, classifier=classifier)
-    if form == "terminal":
-        print_results(records, classifier)
-    else:
-        print_grid(results_grid(records, classifier=classifier), form, Console())
-        for warning in comparison_warnings(records, classifier):
-            warn(warning)
+    print_results(records, classifier, form)
 
 
-def print_results(records: Sequence[Record], classifier: str | None = None) -> None:
-    """Print the table of runs, and what makes their numbers incomparable."""
+def print_results(records: Sequence[Record], classifier: str | None = None, form: str = "terminal") -> None:
+    """Print the table of runs, and what makes their numbers incomparable: a text is piped without the warnings."""
     from rich.console import Console
 
     from phasezero.report.grid import print_grid
     from phasezero.report.tables import comparison_warnings, results_grid
 
     console = Console()
-    print_grid(results_grid(records, classifier=classifier), "terminal", console)
+    print_grid(results_grid(records, classifier=classifier), form, console)
     for warning in comparison_warnings(records, classifier):
-        console.print(f"warning: {warning}", markup=False, highlight=False)
+        if form == "terminal":
+            console.print(f"warning: {warning}", markup=False, highlight=False)
+        else:
+            warn(warning)
