@@ -11,11 +11,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from phasezero.config import Engine, Network, Protocol, RunConfig, leaves, parse_assignments, parse_term
+from phasezero.config import Engine, Network, Protocol, RunConfig, leaves, load_yaml, parse_assignments, parse_term
 from phasezero.data.catalog import DATA_SETS, family_of, find_data_set
 from phasezero.errors import UserError, unknown
 from phasezero.initial import TERMS
@@ -224,3 +225,42 @@ def published_presets() -> Iterator[str]:
             if has_variant(*split_method(method), family_of(data)):
                 for label in (method, *(f"{method}+{term}" for term in TERMS)):
                     yield from (f"{label}/{data}/b{recipe.base}s{step}" for step in recipe.steps)
+
+
+def choose_configs(
+    presets: Sequence[str],
+    config_file: Path | None,
+    data: str | None,
+    method: str | None,
+    initial: Sequence[str],
+    assignments: Mapping[str, Any],
+) -> list[RunConfig]:
+    """Return what `phasezero run` trains: presets or a file, a method on a data set, or LUCIR and LUCIR+CwD.
+
+    The assignments change settings of each.
+    """
+    terms = [text for text in initial if text != "none"]
+    if presets and config_file:
+        raise UserError("give presets or --config, not both")
+    if presets or config_file:
+        if data is not None or method is not None:
+            raise UserError("--data and --method build a run of their own; leave out the preset (or --config)")
+        configs = [load_yaml(config_file)] if config_file else [preset(name) for name in presets]
+        if initial:
+            configs = [with_terms(config, terms) for config in configs]
+    else:
+        sizes = bool(assignments.get("protocol.phase_sizes"))  # they say all that B and S would
+        base, step = ((1 if sizes else assignments.get(f"protocol.{key}")) for key in ("base", "step"))
+        # With neither a method nor a term named: the comparison that the paper is about.
+        choices = [terms] if method is not None or initial else [[], ["cwd"]]
+        names = method or "lucir", data or "glyphs"
+        configs = [build_config(*names, initial=choice, base=base, step=step) for choice in choices]
+    for config in configs:
+        sizes = assignments.get("protocol.phase_sizes", config.protocol.phase_sizes)
+        if sizes and {"protocol.base", "protocol.step"} & assignments.keys():
+            raise UserError(
+                f"protocol.phase_sizes is {list(sizes)}, so --base and --step would change nothing; "
+                "leave them out, or add --set protocol.phase_sizes=[]"
+            )
+    changed = [with_settings(config, assignments) for config in configs]
+    return changed if "name" in assignments else [renamed(config) for config in changed]

@@ -26,7 +26,7 @@ def shown(width: int, name: str = "lucir+cwd/cifar100/b50s10", epoch_seconds: fl
     now = [0.0]
     console = Console(width=width, file=io.StringIO(), record=True, get_time=lambda: now[0])
     progress = make_progress(console)
-    own = RunProgress(progress, replace(preset("lucir/glyphs/b50s10"), name=name, seed=2), 0, 3)
+    own = RunProgress(TotalProgress(progress, {}), replace(preset("lucir/glyphs/b50s10"), name=name, seed=2), 0, 3)
     own.on_run_start(6, 8000)
     for epoch in range(3):
         now[0] += epoch_seconds
@@ -62,7 +62,7 @@ def test_epochs_of_ten_minutes_foretell_an_end() -> None:
 )
 def test_a_phase_shows_the_classifier_of_the_table(method: str, nearest_mean: Any, told: float) -> None:
     console = Console(width=120, file=io.StringIO(), record=True)
-    own = RunProgress(make_progress(console), preset(f"{method}/glyphs/b50s10"), 0, 1)
+    own = RunProgress(TotalProgress(make_progress(console), {}), preset(f"{method}/glyphs/b50s10"), 0, 1)
     accuracy = {"head": 7.14, "nearest_mean": nearest_mean}
     own.on_phase_reused({"phase": 0, "seen_classes": 50, "accuracy": accuracy})  # type: ignore[typeddict-item]
     assert f"phase 0, 50 classes, accuracy {told} % (from the store)" in console.export_text()
@@ -77,7 +77,7 @@ def test_the_bar_over_all_runs_is_corrected_by_what_runs_find(
     assert (task.total, task.fields["now"]) == (500, "0/2 runs")
     for place, step in ((0, 2), (2, 4)):
         config = toy_config(protocol__step=step)
-        train(config, data=toy_data, callback=RunProgress(progress, config, place, 3, total), store=tmp_path)
+        train(config, data=toy_data, callback=RunProgress(total, config, place, 3), store=tmp_path)
     # The first trains everything; the second takes phase 0 from the store: 4 new classes and 4 x 3 exemplars left.
     first = 2 * (4 * 14) + 2 * (2 * 14 + 4 * 3) + 2 * (2 * 14 + 6 * 3)
     second = 2 * (4 * 14 + 4 * 3)
@@ -86,6 +86,6 @@ def test_the_bar_over_all_runs_is_corrected_by_what_runs_find(
 
 def test_bars_end_full_though_a_method_sets_images_aside(toy_data: ImageData, toy_config: Make) -> None:
     progress, config = make_progress(Console(quiet=True)), toy_config("bic/glyphs/b50s10")
-    own = RunProgress(progress, config, 0, 1, TotalProgress(progress, {0: 250}))
+    own = RunProgress(TotalProgress(progress, {0: 250}), config, 0, 1)
     train(config, data=toy_data, callback=own)
     assert [task.finished for task in progress.tasks] == [True, True]

@@ -131,10 +131,8 @@ class PublishedStep:
         return F.margin_ranking_loss(own.expand_as(rivals), rivals, torch.ones_like(rivals), margin=0.5)
 
 
-def batches(
-    images: Pixels, labels: npt.NDArray[np.int64], batch_size: int, workers: int
-) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(images: Pixels, labels: npt.NDArray[np.int64], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield epoch after epoch of shuffled, augmented batches."""
     data = AugmentedImages(images, labels)
     while True:
-        yield from DataLoader(data, batch_size, shuffle=True, num_workers=workers, drop_last=True)
+        yield from DataLoader(data, batch_size, shuffle=True, drop_last=True)

@@ -74,10 +74,8 @@ class Suite:
     def report(self, comparisons: Sequence[Comparison]) -> dict[str, Any]:
         steps = {one.name: one for one in comparisons}
         plain, with_cwd = steps[PLAIN_STEP], steps[CWD_STEP]
-        assert plain.published is not None
-        assert with_cwd.published is not None
         # What CwD adds to a step, as a part of the step without it.
-        cost = {"published": with_cwd.published / plain.published - 1, "ours": with_cwd.ours / plain.ours - 1}
+        cost = {way: getattr(with_cwd, way) / getattr(plain, way) - 1 for way in ("published", "ours")}
         return {
             "format": FORMAT,
             "network": self.config.network.name,
@@ -149,7 +147,7 @@ class Suite:
         return Comparison(f"{count} runs at once, phase 0", None, ours, self._throughput(ours, count, 0))
 
     def _published_batches(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        return published.batches(np.asarray(self.data.train.images), self.data.train.labels, BATCH, workers=0)
+        return published.batches(np.asarray(self.data.train.images), self.data.train.labels, BATCH)
 
     def make_trainer(self, phase: int) -> Trainer:
         """Return a trainer that is about to train a phase."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from phasezero.cli.options import Parallel, Root, Settings, Store, TensorBoard, parse_numbers, parse_parallel, warn
 from phasezero.errors import UserError
-
-if TYPE_CHECKING:
-    from phasezero.config import RunConfig
 
 
 def run(
@@ -51,9 +48,10 @@ def run(
 
     from phasezero.cli.show import print_results
     from phasezero.config import parse_assignments
+    from phasezero.presets import choose_configs
     from phasezero.records.files import writable
     from phasezero.report.views import VIEWS, write_views
-    from phasezero.runs.session import lost_phases, run_all, run_folder
+    from phasezero.runs.session import lost_phases, run_all
     from phasezero.runs.tensorboard import tensorboard_callbacks
 
     named = {
@@ -97,49 +95,7 @@ def run(
     print_results(session.records)
     for label, path in paths.items():
         Console(soft_wrap=True).print(f"{label:>8}: {path}", markup=False, highlight=False)
-    for job, record in zip(jobs, session.records, strict=True) if keep_phases else ():
-        folder = run_folder(session.folder, job)
-        if lost := lost_phases(folder, record["phases"]):
+    for path, record in zip(session.paths.values(), session.records, strict=True) if keep_phases else ():
+        if lost := lost_phases(path.parent, record):
             told = ", ".join(map(str, lost))
-            warn(f"{folder}: phase {told} was finished without --keep-phases, so its state is gone")
-
-
-def choose_configs(
-    presets: list[str],
-    config_file: Path | None,
-    data: str | None,
-    method: str | None,
-    initial: list[str],
-    assignments: dict[str, Any],
-) -> list[RunConfig]:
-    """Return what to run: presets or a file, with changed settings; or a method on a data set; or the default pair."""
-    from phasezero.config import load_yaml
-    from phasezero.presets import build_config, preset, renamed, with_settings, with_terms
-
-    terms = [text for text in initial if text != "none"]
-    if presets and config_file:
-        raise UserError("give presets or --config, not both")
-    if presets or config_file:
-        if data is not None or method is not None:
-            raise UserError("--data and --method build a run of their own; leave out the preset (or --config)")
-        configs = [load_yaml(config_file)] if config_file else [preset(name) for name in presets]
-        if initial:
-            configs = [with_terms(config, terms) for config in configs]
-    else:
-        sizes = bool(assignments.get("protocol.phase_sizes"))  # they say all that B and S would
-        base, step = ((1 if sizes else assignments.get(f"protocol.{key}")) for key in ("base", "step"))
-        # With neither a method nor a term named: the comparison that the paper is about.
-        choices = [terms] if method is not None or initial else [[], ["cwd"]]
-        configs = [
-            build_config(method or "lucir", data or "glyphs", initial=choice, base=base, step=step)
-            for choice in choices
-        ]
-    for config in configs:
-        sizes = assignments.get("protocol.phase_sizes", config.protocol.phase_sizes)
-        if sizes and {"protocol.base", "protocol.step"} & assignments.keys():
-            raise UserError(
-                f"protocol.phase_sizes is {list(sizes)}, so --base and --step would change nothing; "
-                "leave them out, or add --set protocol.phase_sizes=[]"
-            )
-    changed = [with_settings(config, assignments) for config in configs]
-    return changed if "name" in assignments else [renamed(config) for config in changed]
+            warn(f"{path.parent}: phase {told} was finished without --keep-phases, so its state is gone")

@@ -57,7 +57,7 @@ def reproduce(
     tables = [with_records(table) for table in tables]
     missing = missing_runs(tables)
     todo = [config for config in missing if not divergence_of(config, out)]
-    workers = min(parallel or (workers_for(todo) if todo else 1), max(len(todo), 1))
+    workers = workers_for(todo, parallel)
     store = store or out / "phase0"
     guess = estimate(todo, [record for _, record in index.records], out, workers, store)
     print_plan(tables, todo, guess, workers, console)

@@ -37,8 +37,10 @@ from phasezero.runs.run import Job, Outcome
 MOST_ON_A_GPU = 3
 
 
-def workers_for(configs: Sequence[RunConfig]) -> int:
-    """Return how many runs at once the cores carry (one where a run takes them all), or fit on the GPU."""
+def workers_for(configs: Sequence[RunConfig], wanted: int | None = None) -> int:
+    """Return how many runs to train at once: the wanted number, else what the cores carry or what fits on the GPU."""
+    if wanted or len(configs) < 2:
+        return min(wanted or 1, max(len(configs), 1))
     devices = {Device.choose(config.engine).torch for config in configs}
     if any(device.type != "cpu" for device in devices):
         if len(devices) > 1:
@@ -47,7 +49,7 @@ def workers_for(configs: Sequence[RunConfig]) -> int:
         for_a_run = max(find_data_set(config.protocol.data).gpu_memory for config in configs)
         return max(1, min(len(configs), MOST_ON_A_GPU, free // for_a_run))
     threads = [config.engine.threads for config in configs]
-    if not all(threads):
+    if not all(threads):  # a run takes all cores
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(len(configs), cores // max(threads)))
@@ -59,11 +61,6 @@ def shared_device(configs: Sequence[RunConfig]) -> Device | None:
     # Eager steps are not kept apart from a neighbour's capture, which they could break.
     switches = {(device.torch, device.precision == "fp32", device.engine == "eager") for device in devices}
     return devices[0] if len(switches) == 1 and devices[0].torch.type == "cuda" else None
-
-
-def stays_here(configs: Sequence[RunConfig], workers: int) -> bool:
-    """Tell whether jobs with these configurations run in this very process."""
-    return workers == 1 or shared_device(configs) is not None
 
 
 def run_jobs(
@@ -100,7 +97,9 @@ def run_jobs(
             if not running:
                 break
             done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
-            _deliver(news, callback_of)
+            while not news.empty():
+                sender, name, facts = news.get_nowait()
+                getattr(callback_of(sender), name)(*facts)
             shares.charge(running.values())
             for place, future in {running.pop(future): future for future in done}.items():
                 error = future.exception()
@@ -139,12 +138,9 @@ class _Shares:
         return seconds * self.shared[place] / max(self.seconds[place], 1e-9)
 
 
-Workers = tuple[Executor, Any]
-"""A pool, and the queue of its messages."""
-
-
 @contextlib.contextmanager
-def _in_processes(workers: int) -> Iterator[Workers]:
+def _in_processes(workers: int) -> Iterator[tuple[Executor, Any]]:
+    """Start processes; yield their pool and the queue of their messages."""
     context = multiprocessing.get_context("spawn")  # a forked CUDA, or a forked thread pool, does not work
     manager = SyncManager(ctx=context)
     manager.start(initializer=_die_with_parent)
@@ -177,8 +173,8 @@ def _die_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def _in_threads(workers: int, device: Device) -> Iterator[Workers]:
-    """Start threads, each with CUDA streams of its own. The GPU's switches are set once here, for all."""
+def _in_threads(workers: int, device: Device) -> Iterator[tuple[Executor, Any]]:
+    """Start threads, each with CUDA streams of its own, and set the GPU's switches for all of them."""
     news, numbers = _StoppableQueue(), iter(range(workers))
 
     def on_own_streams() -> None:
@@ -189,7 +185,7 @@ def _in_threads(workers: int, device: Device) -> Iterator[Workers]:
         try:
             yield pool, news
         finally:  # at an interruption too: threads cannot be killed, so they are told
-            news.stopped.set()
+            news.stopped = True
             pool.shutdown(cancel_futures=True)
 
 
@@ -198,23 +194,12 @@ class StoppedError(Exception):
 
 
 class _StoppableQueue(queue.SimpleQueue[Any]):
-    def __init__(self) -> None:
-        self.stopped = threading.Event()
+    stopped = False
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        if self.stopped.is_set():
+        if self.stopped:
             raise StoppedError
         super().put(item, block, timeout)
-
-
-def _deliver(news: Any, callback_of: Callable[[int], Callback]) -> None:
-    """Call what the workers' messages ask for."""
-    while True:
-        try:
-            place, name, facts = news.get_nowait()
-        except queue.Empty:
-            return
-        getattr(callback_of(place), name)(*facts)
 
 
 class _Messenger(ForwardingCallback):

@@ -84,14 +84,14 @@ class _Roomy(ProgressColumn):
 
 
 class TotalProgress:
-    """The bar over all runs. It counts images: those planned by run, corrected when a run starts and when it ends.
+    """The bar over all runs, shown if there are several. It counts the images planned for each run.
 
-    A run may start with fewer images than planned (a shared phase 0), and a method may set images aside (BiC).
+    A run corrects its plan when it starts (phase 0 may be shared) and when it ends (BiC sets images aside).
     """
 
     def __init__(self, progress: Progress, planned: Mapping[int, int]) -> None:
         self.progress, self.planned, self.finished = progress, dict(planned), 0
-        self.task = progress.add_task("all", total=None, now="", loss="")
+        self.task = progress.add_task("all", total=None, now="", loss="", visible=len(planned) > 1)
         self.advance(0)
 
     def advance(self, images: int) -> None:
@@ -111,15 +111,13 @@ MOST_BARS = 12
 class RunProgress(Callback):
     """The bar of one run, and its part of the bar over all. Both count images: a long phase weighs what it costs."""
 
-    def __init__(
-        self, progress: Progress, config: RunConfig, place: int, runs: int, total: TotalProgress | None = None
-    ) -> None:
-        self.progress, self.place, self.total = progress, place, total
+    def __init__(self, total: TotalProgress, config: RunConfig, place: int, runs: int) -> None:
+        self.progress, self.place, self.total = total.progress, place, total
         self.phases, self.images = 0, 0
         self.stays = runs <= MOST_BARS
         self.title = f"[{place + 1}/{runs}] {config.name} seed {config.seed}"
         self.classifier = classifier_of(config.method.name)
-        self.task = progress.add_task(self.title, total=None, now="", loss="")
+        self.task = self.progress.add_task(self.title, total=None, now="", loss="")
 
     def on_phase_reused(self, record: PhaseRecord) -> None:
         self._print(record, "from the store")
@@ -127,21 +125,18 @@ class RunProgress(Callback):
     def on_run_start(self, phases: int, images: int) -> None:
         self.phases = phases
         self.progress.update(self.task, total=images)
-        if self.total:
-            self.total.correct(self.place, images, finished=False)
+        self.total.correct(self.place, images, finished=False)
 
     def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
         now = f"phase {phase.index}/{self.phases - 1} {stage} {epoch + 1}/{epochs}"
         self.images += images
         self.progress.update(self.task, advance=images, now=now, loss=f"loss {loss:.3f}")
-        if self.total:
-            self.total.advance(images)
+        self.total.advance(images)
 
     def on_phase_end(self, result: PhaseResult) -> None:
         if result.phase.index == self.phases - 1:
             self.progress.update(self.task, total=self.images, now="done", loss="", visible=self.stays)
-            if self.total:
-                self.total.correct(self.place, self.images, finished=True)
+            self.total.correct(self.place, self.images, finished=True)
         self._print(result.record, f"{result.record['seconds']['total']:.1f} s")
 
     def _print(self, record: PhaseRecord, how: str) -> None:

@@ -21,7 +21,7 @@ from phasezero.errors import DivergenceError, UserError
 from phasezero.records.analysis import analysis_name
 from phasezero.records.files import remove_unfinished, slug, writable, write_whole
 from phasezero.records.run import FILE_NAME, Record, read_record, write_record
-from phasezero.runs.parallel import run_jobs, stays_here, workers_for
+from phasezero.runs.parallel import run_jobs, shared_device, workers_for
 from phasezero.runs.progress import RunProgress, TotalProgress, make_progress
 from phasezero.runs.run import Job
 
@@ -83,8 +83,8 @@ def run_all(
     for oracle in (term.file for config in waiting.values() for term in config.initial if term.file):
         read_facts(Path(oracle))  # raises for a file that is not a checkpoint
     left = list(waiting.values())
-    workers = min(parallel or workers_for(left or configs), len(left) or 1)
-    if not stays_here(left, workers):
+    workers = workers_for(left, parallel)
+    if workers > 1 and shared_device(left) is None:
         data = {}  # each process loads its own
     jobs = {
         place: Job(
@@ -104,11 +104,10 @@ def run_all(
             remove_unfinished(folder, name)
         if not resume:
             make_room([folder / name for name in views], targets)
-        planned = {place: sum(setups[place].images) for place in waiting}
-        total = TotalProgress(progress, planned) if len(jobs) > 1 else None
+        total = TotalProgress(progress, {place: sum(setups[place].images) for place in waiting})
 
         def callback_of(place: int) -> Callback:
-            own = RunProgress(progress, configs[place], place, len(configs), total)
+            own = RunProgress(total, configs[place], place, len(configs))
             return CallbackList([own, make_callback(configs[place])]) if make_callback else own
 
         say = functools.partial(console.print, "note:", markup=False, soft_wrap=True)
@@ -163,9 +162,9 @@ def run_folder(out: Path, config: RunConfig) -> Path:
     return out / slug(config.name) / f"seed{config.seed}"
 
 
-def lost_phases(folder: Path, phases: Sequence[object]) -> list[int]:
+def lost_phases(folder: Path, record: Record) -> list[int]:
     """Return the phases whose state was not kept: those finished before --keep-phases was asked for."""
-    last = len(phases) - 1  # always in the checkpoint itself
+    last = len(record["phases"]) - 1  # always in the checkpoint itself
     return [phase for phase in range(last) if not phase_checkpoint(folder / CHECKPOINT, phase).exists()]
 
 

@@ -10,8 +10,8 @@ from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
 from phasezero.engine.callbacks import Callback, PhaseResult
 from phasezero.errors import UserError
-from phasezero.records.files import slug
 from phasezero.records.run import PhaseRecord
+from phasezero.runs.session import run_folder
 
 
 def tensorboard_callbacks(folder: Path) -> Callable[[RunConfig], TensorBoard]:
@@ -20,11 +20,7 @@ def tensorboard_callbacks(folder: Path) -> Callable[[RunConfig], TensorBoard]:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UserError("--tensorboard needs the package tensorboard: pip install 'phasezero[tensorboard]'") from None
-
-    def make(config: RunConfig) -> TensorBoard:
-        return TensorBoard(SummaryWriter(str(folder / slug(config.name) / f"seed{config.seed}")), config)
-
-    return make
+    return lambda config: TensorBoard(SummaryWriter(str(run_folder(folder, config))), config)
 
 
 class TensorBoard(Callback):
