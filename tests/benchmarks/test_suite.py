@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from phasezero.benchmarks.suite import BATCH, Comparison, Suite, bench_config, full_batches
 from phasezero.cli.main import app
-from phasezero.errors import UserError
 from phasezero.initial.cwd import class_wise_decorrelation
 from phasezero.methods.stage import Batch
 
@@ -79,10 +78,3 @@ def test_steps_with_and_without_cwd_differ_in_it_alone(suite: Suite) -> None:
 def test_a_ratio_is_published_over_ours() -> None:
     assert Comparison("x", 3.0, 1.5).ratio == 2
     assert Comparison("x", None, 1.5).ratio is None
-
-
-def test_bad_words_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="resnet18-cifar"):
-        CliRunner().invoke(app, ["bench", "--network", "resnet18-cifr"], catch_exceptions=False)
-    with pytest.raises(UserError, match="is not there"):
-        CliRunner().invoke(app, ["bench", "--out", str(tmp_path / "no" / "x.json")], catch_exceptions=False)

@@ -42,12 +42,6 @@ def test_one_kind_narrowed_by_words(kind: str, command: Command) -> None:
         assert "lucir+cwd/glyphs/b50s10" in shown
 
 
-def test_an_unknown_kind(command: Command) -> None:
-    code, _, err = command("list", "method")
-    assert code == 2
-    assert "did you mean 'methods'" in err
-
-
 @pytest.mark.parametrize(
     "words", [["--help"], ["list"], ["list", "targets"], ["run", "--help"], ["--version"], ["data"]]
 )

@@ -24,7 +24,6 @@ from phasezero.engine.deadline import Deadline
 from phasezero.engine.device import Device
 from phasezero.engine.resume import Saving
 from phasezero.errors import DivergenceError
-from phasezero.methods import METHODS
 from phasezero.presets import preset
 from phasezero.records.run import comparable_part
 from phasezero.runs import parallel
@@ -51,15 +50,9 @@ class Outside(Method):
 """
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["processes", "threads"])
-def test_runs_are_the_same_alone_and_beside_others(
-    threads: bool, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("either_way", "own_registries")
+def test_runs_are_the_same_alone_and_beside_others(tmp_path: Path) -> None:
     """Also where two share a phase 0, which one run trains, and with a method from a plug-in file."""
-    if threads:
-        request.getfixturevalue("in_threads")
-    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
-    monkeypatch.setattr(plugins, "_files", {})
     (tmp_path / "outside.py").write_text(PLUGIN)
     plugins.load_plugin(tmp_path / "outside.py")
     shared = [quick(), replace(quick(protocol__phase_sizes=[3, 2]), name="other")]
@@ -175,6 +168,12 @@ def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "shared_device", lambda configs: Device.choose(configs[0].engine))
 
 
+@pytest.fixture(params=["processes", "threads"])
+def either_way(request: pytest.FixtureRequest) -> None:
+    if request.param == "threads":
+        request.getfixturevalue("in_threads")
+
+
 def outcomes(
     configs: Sequence[RunConfig], keep_going: bool = False, deadline: Deadline | None = None
 ) -> tuple[list[str], list[str]]:
@@ -218,11 +217,9 @@ def test_side_by_side_a_run_starts_only_if_it_fits(left: float, kept: list[str])
     assert outcomes([quick()], deadline=Deadline(left, lambda: 0.0)) == (kept, [])
 
 
-@pytest.mark.parametrize("threads", [False, True], ids=["processes", "threads"])
-def test_an_interruption_ends_the_runs(threads: bool, request: pytest.FixtureRequest) -> None:
+@pytest.mark.usefixtures("either_way")
+def test_an_interruption_ends_the_runs() -> None:
     """Nobody waits for runs that would take an hour."""
-    if threads:
-        request.getfixturevalue("in_threads")
 
     class Interrupted(Callback):
         def on_epoch_end(self, *facts: object) -> None:
