@@ -113,3 +113,15 @@ def command(
         return code, captured.out, captured.err
 
     return call
+
+
+@pytest.fixture
+def works(command: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[str, str]]:
+    """Runs a command that must succeed: (stdout, stderr)."""
+
+    def call(*arguments: str | Path) -> tuple[str, str]:
+        code, out, err = command(*arguments)
+        assert code == 0, err
+        return out, err
+
+    return call

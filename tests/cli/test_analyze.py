@@ -15,6 +15,7 @@ from phasezero.cli.report import report
 from phasezero.records.analysis import read_analysis
 
 Command = Callable[..., tuple[int, str, str]]
+Works = Callable[..., tuple[str, str]]
 CHANGED = "-epochs-1-training.first.batch_size-512-training.later.batch_size-512"
 PLAIN, CWD = f"lucir-glyphs-sizes4-2{CHANGED}", f"lucir+cwd-glyphs-sizes4-2{CHANGED}"
 
@@ -45,11 +46,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> None:
-    code, out, err = command(
-        "analyze", runs, "--phase", "0", "--phase", "1", "--out", "there", "--future", "--k", "1,3"
-    )
-    assert code == 0, err
+def test_runs_then_files_alone(command: Command, works: Works, runs: Path, tmp_path: Path) -> None:
+    out, _ = works("analyze", runs, "--phase", "0", "--phase", "1", "--out", "there", "--future", "--k", "1,3")
     there = tmp_path / "there"
     files = sorted(path.relative_to(there) for path in there.rglob("analysis-*.json"))
     assert len(files) == 8
@@ -80,21 +78,16 @@ def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> 
     for file in files:
         (kept / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(there / file, kept / file)
-    code, again, err = command("analyze", kept, "--read", "--k", "1,3")
-    assert code == 0, err
+    again, _ = works("analyze", kept, "--read", "--k", "1,3")
     assert again.splitlines()[:10] == out.splitlines()[:10]
     assert json.loads((kept / "comparison-phase0-phase1.json").read_text()) == comparison
     alpha = "alpha-phase0-phase1.png"
     assert (kept / alpha).read_bytes() == (there / alpha).read_bytes()
     before = contents(kept)
-    code, _, err = command("analyze", *kept.rglob("analysis-phase1.json"), "--read")  # one of each run
-    assert code == 0, err
+    works("analyze", *kept.rglob("analysis-phase1.json"), "--read")  # one of each run
     assert json.loads((kept / "comparison.json").read_text())["phases"] == [1]
 
-    code, out, err = command(
-        "analyze", kept, "--read", "--phase", "1", "--later", "--features", "unit", "--split", "test"
-    )
-    assert code == 0, err
+    out, err = works("analyze", kept, "--read", "--phase", "1", "--later", "--features", "unit", "--split", "test")
     assert "unit features of the test images" in out
     assert "means over the 2 classes after phase 0 that the models are compared on" in told(out)
     assert "classes that the models share, of those after phase 0" in told(out)
@@ -113,9 +106,8 @@ def test_runs_then_files_alone(command: Command, runs: Path, tmp_path: Path) -> 
     assert "phase 7" in err
 
 
-def test_one_run_beside_its_record(command: Command, one: Path, tmp_path: Path) -> None:
-    code, _, err = command("analyze", one, "--floor", "1e-6")
-    assert code == 0, err
+def test_one_run_beside_its_record(works: Works, one: Path, tmp_path: Path) -> None:
+    works("analyze", one, "--floor", "1e-6")
     figures = ["alpha.pdf", "alpha.png", "alpha.svg"]
     assert sorted(path.name for path in one.glob("a*")) == [*figures, "analysis-phase1.json"]
     analysis = read_analysis(one / "analysis-phase1.json")
@@ -128,51 +120,44 @@ def test_one_run_beside_its_record(command: Command, one: Path, tmp_path: Path) 
     assert [mean for mean, _ in group["spectra"]["1"]["test"]] == pytest.approx(shares)
 
     (one / "analysis-phase0.json").write_text((one / "analysis-phase1.json").read_text()[:1000])
-    code, out, err = command("report", one, "-o", "again.html")
-    assert code == 0
+    out, err = works("report", one, "-o", "again.html")
     assert out.endswith("again.html\n")
     assert err.startswith(f"phasezero: warning: {one / 'analysis-phase0.json'}: not JSON")
     assert err.endswith("; left out\n")
     assert (tmp_path / "again.html").read_text() == (tmp_path / "page.html").read_text()
 
 
-def test_what_it_left_beside_runs_does_not_stop_the_next_command(command: Command, runs: Path, tmp_path: Path) -> None:
+def test_what_it_left_beside_runs_does_not_stop_the_next_command(works: Works, runs: Path, tmp_path: Path) -> None:
     for name in (PLAIN, CWD):
         shutil.copytree(runs / name, tmp_path / "there" / name)
 
     def all_that_lies_there() -> list[Path]:
         return sorted((tmp_path / "there").iterdir())
 
-    assert command("analyze", *all_that_lies_there())[0] == 0
+    works("analyze", *all_that_lies_there())
     left = all_that_lies_there()
     assert {"alpha.pdf", "comparison.json"} < {path.name for path in left}
     for words in (["analyze", *left], ["analyze", "--read", *left], ["show", *left]):
-        code, _, err = command(*words)
-        assert code == 0, err
+        works(*words)
 
 
-def test_later_classes_that_are_not_there_give_a_warning(command: Command, runs: Path, tmp_path: Path) -> None:
+def test_later_classes_that_are_not_there_give_a_warning(works: Works, runs: Path, tmp_path: Path) -> None:
     one = runs / PLAIN / "seed0"
-    code, out, err = command("analyze", one, "--phase", "0", "--later", "--out", "there")
-    assert code == 0
+    out, err = works("analyze", one, "--phase", "0", "--later", "--out", "there")
     assert "phasezero: warning: --later: these models have no class in common that came after phase 0" in err
     assert "alpha_1" in out  # the table of the model is there all the same
     assert not list((tmp_path / "there").glob("alpha*"))
-    code, _, err = command("analyze", one, "--phase", "1", "--later", "--out", "there")
-    assert (code, err) == (0, "")
+    assert works("analyze", one, "--phase", "1", "--later", "--out", "there")[1] == ""
     assert (tmp_path / "there" / "alpha-phase1-later.png").exists()
 
 
-def test_information_with_different_floors_is_left_out_with_a_warning(
-    command: Command, runs: Path, tmp_path: Path
-) -> None:
+def test_information_with_different_floors_is_left_out_with_a_warning(works: Works, runs: Path, tmp_path: Path) -> None:
     for name, floor in ((PLAIN, "1e-3"), (CWD, "1e-12")):
-        assert command("analyze", runs / name / "seed0", "--out", "there", "--floor", floor)[0] == 0
+        works("analyze", runs / name / "seed0", "--out", "there", "--floor", floor)
     there = tmp_path / "there"
     for old in there.glob("alpha*"):
         old.unlink()
-    code, out, err = command("analyze", there, "--read", "--features", "unit")
-    assert code == 0
+    out, err = works("analyze", there, "--read", "--features", "unit")
     assert "more information" in err
     assert err.count("different floors (1e-12 and 0.001)") == 2  # the statement and the figure
     assert "more information" not in out
@@ -182,10 +167,9 @@ def test_information_with_different_floors_is_left_out_with_a_warning(
     assert {name.partition(".")[0] for name in contents(there)} == {"alpha-unit", "comparison-unit", "overlap-unit"}
 
 
-def test_models_without_a_common_seed_are_drawn_all_the_same(command: Command, runs: Path, tmp_path: Path) -> None:
+def test_models_without_a_common_seed_are_drawn_all_the_same(works: Works, runs: Path, tmp_path: Path) -> None:
     pair = [runs / PLAIN / "seed0", runs / CWD / "seed1"]
-    code, out, err = command("analyze", *pair, "--out", "there")
-    assert code == 0
+    out, err = works("analyze", *pair, "--out", "there")
     for claim in ("larger eta", "more information"):
         assert f"warning: {claim}: lucir/glyphs/sizes4-2" in err
     assert err.count("have no seed in common; left out") == 2
@@ -194,9 +178,8 @@ def test_models_without_a_common_seed_are_drawn_all_the_same(command: Command, r
     assert contents(tmp_path / "there").keys() == {f"{name}.{end}" for name in figures for end in ("png", "svg", "pdf")}
 
 
-def test_a_k_beyond_the_features_is_one(command: Command, runs: Path, tmp_path: Path) -> None:
-    code, out, err = command("analyze", runs / PLAIN / "seed0", runs / CWD / "seed0", "--out", "there", "--k", "1,1000")
-    assert code == 0
+def test_a_k_beyond_the_features_is_one(command: Command, works: Works, runs: Path, tmp_path: Path) -> None:
+    out, err = works("analyze", runs / PLAIN / "seed0", runs / CWD / "seed0", "--out", "there", "--k", "1,1000")
     assert "alpha_1000" in out
     assert "larger eta: alpha_1000 is 1 in every model of 64 features; left out" in err
     comparison = json.loads((tmp_path / "there" / "comparison.json").read_text())
@@ -242,20 +225,19 @@ def test_bad_input_costs_a_message_and_leaves_nothing(
 
 
 def test_a_store_in_the_environment_does_not_hinder_reading(
-    command: Command, runs: Path, monkeypatch: pytest.MonkeyPatch
+    works: Works, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PHASEZERO_STORE", "s")
-    assert command("analyze", runs / PLAIN / "seed0", "--out", "there")[0] == 0
-    code, _, err = command("analyze", "there", "--read")
-    assert (code, err) == (0, "")
+    works("analyze", runs / PLAIN / "seed0", "--out", "there")
+    assert works("analyze", "there", "--read")[1] == ""
 
 
 def test_a_report_takes_no_analysis_for_a_runs_own_that_is_not(
-    command: Command, runs: Path, one: Path, tmp_path: Path
+    command: Command, works: Works, runs: Path, one: Path, tmp_path: Path
 ) -> None:
     other = runs / CWD / "seed0"
     for run in (one, other, runs / PLAIN / "seed1"):
-        assert command("analyze", run, "--phase", "0", "--out", f"from {run.parent.name} {run.name}")[0] == 0
+        works("analyze", run, "--phase", "0", "--out", f"from {run.parent.name} {run.name}")
     (own,) = tmp_path.glob(f"from {tmp_path.name} one/**/analysis-phase0.json")
     strangers = [path for path in tmp_path.glob("from */**/analysis-phase0.json") if path != own]
     assert len(strangers) == 2
@@ -263,26 +245,23 @@ def test_a_report_takes_no_analysis_for_a_runs_own_that_is_not(
     assert command("report", one, "-o", "page.html") == (0, "page.html\n", "")
     copied = one / "analysis-phase0-copied.json"
     shutil.copy(own, copied)
-    code, _, err = command("report", one, "-o", "again.html")
-    assert code == 0
+    _, err = works("report", one, "-o", "again.html")
     message = "of phase 0, so its name should be analysis-phase0.json; left out"
     assert err == f"phasezero: warning: {copied}: {message}\n"
     assert (tmp_path / "again.html").read_text() == (tmp_path / "page.html").read_text()
     copied.unlink()
     for stranger in strangers:
         shutil.copy(stranger, one)
-        code, _, err = command("report", one, "-o", "without.html")
-        assert code == 0
+        _, err = works("report", one, "-o", "without.html")
         assert err.endswith("not of the run whose record.json lies beside it; left out\n")
         assert '"spectra":{}' in (tmp_path / "without.html").read_text()
 
 
-def test_a_phase_that_is_named_twice_is_one(command: Command, runs: Path, tmp_path: Path) -> None:
+def test_a_phase_that_is_named_twice_is_one(works: Works, runs: Path, tmp_path: Path) -> None:
     run = runs / PLAIN / "seed0"
     once, twice = (["analyze", run, "--phase", "0", *more] for more in ([], ["--phase", "0", "--phase", "-2"]))
-    assert command(*once, "--out", "once")[0] == 0
-    code, _, err = command(*twice, "--out", "twice")
-    assert (code, err) == (0, "")
+    works(*once, "--out", "once")
+    assert works(*twice, "--out", "twice")[1] == ""
     assert contents(tmp_path / "once").keys() == contents(tmp_path / "twice").keys()
 
 
@@ -297,12 +276,11 @@ def test_without_the_model(command: Command, one: Path) -> None:
     assert "cannot be read" in err
 
 
-def test_a_run_anew_takes_the_old_models_and_their_analyses_away(command: Command, runs: Path, tmp_path: Path) -> None:
+def test_a_run_anew_takes_the_old_models_and_their_analyses_away(works: Works, runs: Path, tmp_path: Path) -> None:
     one = tmp_path / "again" / PLAIN / "seed0"
     shutil.copytree(runs / PLAIN / "seed0", one)
-    assert command("analyze", one, "--phase", "0")[0] == 0
+    works("analyze", one, "--phase", "0")
     assert {"analysis-phase0.json", "checkpoint-phase1.safetensors"} <= contents(one).keys()
-    code, _, err = command("run", "--config", one / "config.yaml", "--out", "again", "--overwrite")
-    assert code == 0, err
+    works("run", "--config", one / "config.yaml", "--out", "again", "--overwrite")
     figures = {f"alpha-phase0.{end}" for end in ("png", "svg", "pdf")}
     assert contents(one).keys() == {*figures, "checkpoint.safetensors", "config.yaml", "record.json"}
