@@ -36,7 +36,7 @@ PLAIN_STEP, CWD_STEP = "step of phase 0, without CwD", "step of phase 0, with Cw
 
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds for the same piece of work; None where the published way has no such piece."""
+    """Hold the seconds of both ways for the same work; None where the published way has no such work."""
 
     name: str
     published: float | None
@@ -49,8 +49,9 @@ class Comparison:
 
 
 class Suite:
+    """Time the published way and ours. Each measurement takes about `seconds`."""
+
     def __init__(self, config: RunConfig, images_per_class: int, seconds: float) -> None:
-        """Each measurement takes about `seconds`."""
         self.config, self.seconds = config, seconds
         self.data = random_images(images_per_class)
         self.device = Device.choose(config.engine, steps=10**9)  # as in a long run
@@ -123,7 +124,7 @@ class Suite:
         published.herding_loop(features[0, :30], 2)  # whatever the device does first
         clock = time.perf_counter()
         published.herding_loop(features[0], EXEMPLARS)
-        theirs = BASE * (time.perf_counter() - clock)  # one class, times their number
+        theirs = BASE * (time.perf_counter() - clock)  # measured on one class
         ours = self._time(lambda: herd(features, valid, EXEMPLARS).cpu())
         return Comparison(f"herding {BASE} classes of {per_class}", theirs, ours)
 
@@ -135,7 +136,7 @@ class Suite:
         some = np.asarray(self.data.train.images)[: 8 * BATCH]
         backbone = NETWORKS[self.config.network.name]().to(self.place)
         part = self._time(lambda: published.feature_loop(backbone, some, BATCH, self.place))
-        theirs = part * len(indices) / len(some)  # a part, times their number
+        theirs = part * len(indices) / len(some)  # measured on a part
         facts = {"images_per_second": len(indices) / ours}
         return Comparison(f"features of {len(indices)} images", theirs, ours, facts)
 

@@ -74,7 +74,7 @@ def analyze(
 
 
 def check_read(context: typer.Context, phases: Sequence[int]) -> None:
-    """Raise UserError for options that analyses which are there cannot follow."""
+    """Raise UserError for options that existing analyses cannot follow."""
     for name in ABOUT_COMPUTING:
         # Given by hand: the environment may name a store all the same.
         if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE":

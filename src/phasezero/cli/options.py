@@ -27,7 +27,7 @@ TensorBoard = Annotated[Path | None, typer.Option(help="Write TensorBoard's file
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
 
 VIEW_ENDINGS = frozenset({".png", ".svg", ".pdf", ".md", ".html", ".csv", ".tex"})
-"""Of files that commands make from runs and leave beside them."""
+"""Endings of the files that commands make from runs and leave beside them."""
 
 
 def warn(message: str) -> None:
@@ -49,10 +49,10 @@ def check_file(option: str, path: Path) -> None:
 
 
 def paths_with(pattern: str, paths: Sequence[Path]) -> list[Path]:
-    """Return those of several paths that may hold a file so named.
+    """Return the paths that may hold a file of this name.
 
-    A shell writes `runs/*` out as everything in there: pictures and tables, which commands leave beside runs, are
-    skipped, and folders of stopped runs are left out with a warning.
+    A shell expands `runs/*` to everything in the folder. Pictures and tables, which commands leave beside runs, are
+    skipped. Folders of stopped runs are left out with a warning.
     """
     empty = [path for path in paths if path.is_dir() and next(path.rglob(pattern), None) is None]
     kept = [path for path in paths if path not in empty and not (path.is_file() and _is_a_view(path))]

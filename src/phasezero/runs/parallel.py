@@ -56,7 +56,7 @@ def workers_for(configs: Sequence[RunConfig], wanted: int | None = None) -> int:
 
 
 def shared_device(configs: Sequence[RunConfig]) -> Device | None:
-    """Return the GPU on which all of these can run as streams of one process; None where processes serve better."""
+    """Return the GPU on which all runs can be streams of one process; None where processes serve better."""
     devices = [Device.choose(config.engine) for config in configs]
     # Eager steps are not kept apart from a neighbour's capture, which they could break.
     switches = {(device.torch, device.precision == "fp32", device.engine == "eager") for device in devices}
@@ -134,7 +134,7 @@ class _Shares:
         self.last = now
 
     def of(self, place: int, seconds: float) -> float:
-        """Return the share of so many seconds; those of an earlier session count like the ones seen here."""
+        """Return a run's share of so many seconds. Seconds of an earlier session count like those measured here."""
         return seconds * self.shared[place] / max(self.seconds[place], 1e-9)
 
 
@@ -161,7 +161,7 @@ def _start_worker(files: Sequence[Path]) -> None:
 
 
 def _die_with_parent() -> None:
-    """End this process with its parent: it would otherwise train all that is queued, unheard."""
+    """End this process with its parent. It would otherwise train everything that is queued."""
 
     def watch() -> None:
         parent = multiprocessing.parent_process()
@@ -190,7 +190,7 @@ def _in_threads(workers: int, device: Device) -> Iterator[tuple[Executor, Any]]:
 
 
 class StoppedError(Exception):
-    """A run in a thread was told to give up."""
+    """Raised in a run's thread to stop the run."""
 
 
 class _StoppableQueue(queue.SimpleQueue[Any]):

@@ -27,10 +27,10 @@ from phasezero.methods import classifier_of
 from phasezero.records.run import PhaseRecord
 
 SPEED_SECONDS = 3600
-"""Of the past, from which the time left is estimated. Two epochs must fit; an epoch of ImageNet takes minutes."""
+"""The time left is estimated from so many seconds. Two epochs must fit, and an epoch of ImageNet takes minutes."""
 
 FOR_LOSS, FOR_ELAPSED, FOR_BAR = 92, 100, 112
-"""Columns of a terminal from which on there is room for these; run, phase and time left are always there."""
+"""Widths of a terminal from which on these are shown. Run, phase and time left are always shown."""
 
 
 def make_progress(console: Console) -> Progress:
@@ -38,7 +38,7 @@ def make_progress(console: Console) -> Progress:
     whole = Column(no_wrap=True)
     return Progress(
         SpinnerColumn(table_column=whole),
-        _Name(),  # alone not whole: the one that gives way
+        _Name(),  # the only column that may be shortened
         _Roomy(BarColumn(bar_width=14, table_column=whole), console, FOR_BAR),
         TextColumn("{task.fields[now]}", markup=False),
         _Roomy(TextColumn("{task.fields[loss]}", markup=False), console, FOR_LOSS),
@@ -51,7 +51,7 @@ def make_progress(console: Console) -> Progress:
 
 
 class _Name(ProgressColumn):
-    """A task's description, shortened to the available room."""
+    """Show a task's description, shortened to the available room."""
 
     def render(self, task: Task) -> RenderableType:
         return _Shortened(task.description)
@@ -59,7 +59,7 @@ class _Name(ProgressColumn):
 
 @dataclass(frozen=True)
 class _Shortened:
-    """One line, without its middle where room is short: both ends of a title distinguish runs."""
+    """Draw a line without its middle where room is short: both ends of a title distinguish runs."""
 
     text: str
 
@@ -73,7 +73,7 @@ class _Shortened:
 
 
 class _Roomy(ProgressColumn):
-    """A column that a narrow terminal does without."""
+    """Show a column only in a terminal of a certain width."""
 
     def __init__(self, column: ProgressColumn, console: Console, least: int) -> None:
         super().__init__(table_column=column.get_table_column())
@@ -84,7 +84,7 @@ class _Roomy(ProgressColumn):
 
 
 class TotalProgress:
-    """The bar over all runs, shown if there are several. It counts the images planned for each run.
+    """Show the bar over all runs, if there are several. It counts the images planned for each run.
 
     A run corrects its plan when it starts (phase 0 may be shared) and when it ends (BiC sets images aside).
     """
@@ -109,7 +109,7 @@ MOST_BARS = 12
 
 
 class RunProgress(Callback):
-    """The bar of one run, and its part of the bar over all. Both count images: a long phase weighs what it costs."""
+    """Show the bar of a run, and advance the bar over all. Both count images: a long phase weighs what it costs."""
 
     def __init__(self, total: TotalProgress, config: RunConfig, place: int, runs: int) -> None:
         self.progress, self.place, self.total = total.progress, place, total

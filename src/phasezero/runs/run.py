@@ -33,7 +33,7 @@ from phasezero.records.run import Record, Timing, data_record, run_record
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run leaves: its record, and the model that it trained.
+    """Hold the record of a run and the model that it trained.
 
     >>> from phasezero import run
     >>> result = run(getfixture("tiny_config"), data=getfixture("toy_data"))
@@ -56,7 +56,7 @@ class RunResult:
     def predict(self, images: npt.NDArray[np.uint8] | Sequence[Path], classifier: str | None = None) -> list[str]:
         """Return the class name of each image: uint8 [n, H, W, C], or paths of files for a run on photos.
 
-        The classifier is the method's own unless another one is named; the head where that was not measured.
+        The classifier is the method's own unless another is named; the head where that was not measured.
 
         >>> from phasezero import run
         >>> data = getfixture("toy_data")
@@ -92,7 +92,7 @@ Outcome = Record | DivergenceError | None
 
 @dataclass(frozen=True)
 class Job:
-    """A run to be done."""
+    """Describe a run to be trained."""
 
     config: RunConfig
     saving: Saving = Saving()
@@ -103,7 +103,7 @@ class Job:
     setup: Setup | None = None
     """What was found out when the configuration was checked."""
     seconds: float = 0.0
-    """How long it will take, as far as is known."""
+    """How long the run will take, as far as is known."""
 
     @property
     def title(self) -> str:
@@ -111,11 +111,11 @@ class Job:
 
     @property
     def fits(self) -> bool:
-        """Tell whether it would be finished in time if it started now."""
+        """Tell whether the run would be finished in time if it started now."""
         return self.saving.deadline is None or self.saving.deadline.allows(self.seconds)
 
     def outcome(self, callback: Callback, keep_going: bool = False) -> Outcome:
-        """Train, and return the record; None where time was up; a divergence instead of raising it, to `keep_going`."""
+        """Train and return the record; None if time was up. With `keep_going` return a divergence, do not raise it."""
         try:
             return self.run(callback).record
         except OutOfTimeError:

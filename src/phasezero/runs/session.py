@@ -31,16 +31,16 @@ DIVERGED = "diverged.txt"
 
 @dataclass(frozen=True)
 class Session:
-    """What came of several runs."""
+    """Hold what came of several runs."""
 
     folder: Path
     records: list[Record]
-    """Of the finished runs, in the order of the configurations."""
+    """Records of the finished runs, in the order of the configurations."""
     paths: dict[str, Path]
     unfinished: list[RunConfig]
-    """Stopped, or not started, because time was up."""
+    """Runs that were stopped or not started because time was up."""
     diverged: list[str]
-    """What runs that diverged said, where the others kept going."""
+    """Messages of runs that diverged while the others continued."""
 
 
 def run_all(
@@ -150,7 +150,7 @@ def same_config(record: Record, config: RunConfig) -> bool:
 
 
 def make_room(views: Sequence[Path], targets: Sequence[Path]) -> None:
-    """Remove what earlier runs left where new ones begin: old and new files must not stand side by side."""
+    """Remove what earlier runs left where new runs begin: old and new files must not lie side by side."""
     of_phases = phase_checkpoint(Path(CHECKPOINT), "*").name
     patterns = (FILE_NAME, CHECKPOINT, DIVERGED, "config.yaml", of_phases, analysis_name("*"))
     for stale in (*views, *(found for target in targets for one in patterns for found in target.glob(one))):
@@ -179,7 +179,7 @@ def divergence_of(config: RunConfig, out: Path) -> str:
 
 
 def check_clashes(targets: Sequence[Path], *, allowed: bool) -> None:
-    """Raise UserError where two runs would write to one folder, or where one holds a run already."""
+    """Raise UserError where two runs would write to the same folder, or where a folder holds a run already."""
     if len(set(targets)) != len(targets):
         twice = next(target for target in targets if list(targets).count(target) > 1)
         raise UserError(f"two runs would write to {twice}; give them different names or seeds")
