@@ -102,7 +102,8 @@ def test_a_plugin_file_reaches_worker_processes(command: Command, tmp_path: Path
     words = ["--parallel", "2", "--memory", "per_class:5", "--set", "engine.threads=1", "--out", "runs"]
     code, _, err = command("--plugin", PLUGIN, *RUN[:3], *words)
     assert (code, err) == (0, "")
-    assert len(list((tmp_path / "runs").rglob("record.json"))) == 2
+    records = [read_record(path) for path in (tmp_path / "runs").rglob("record.json")]
+    assert [record["environment"]["plugins"] for record in records] == [plugins.loaded_plugins()] * 2
 
 
 @pytest.mark.parametrize(
