@@ -39,7 +39,7 @@ def short_run(engine: str, seed: int, settings: dict[str, Any]) -> RunConfig:
 
 
 def compare(rows: list[dict[str, Any]], one: str, other: str) -> dict[str, float | None]:
-    """other - one, seed by seed."""
+    """Compare two engines: the differences other - one, seed by seed."""
     found = {(row["engine"], row["seed"]): row["accuracy"] for row in rows}
     seeds = sorted(seed for engine, seed in found if engine == one)
     differences = [found[other, seed] - found[one, seed] for seed in seeds]

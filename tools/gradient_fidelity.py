@@ -70,7 +70,7 @@ def states(root: Path | None, epochs: list[int], stored: list[Path]) -> Iterator
 
 
 def gradients(root: Path | None, state: dict[str, Tensor], precision: str) -> list[dict[str, Tensor]]:
-    """Of the two losses on each batch, as one long vector."""
+    """Return the gradients of the two losses on each batch, each as a long vector."""
     network, half = PRECISIONS[precision]
     trainer = make_trainer(root, network)
     model = trainer.model

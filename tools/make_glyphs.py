@@ -74,7 +74,7 @@ class Typeface(NamedTuple):
 
 
 def read_font_list() -> list[tuple[str, str, str, str]]:
-    """The listed (package, version, licence, side) rows."""
+    """Return the listed (package, version, licence, side) rows."""
     rows = [line.split() for line in FONT_LIST.read_text().splitlines() if not line.startswith("#")]
     return [(package, version, licence, side) for package, version, licence, side in rows]
 
@@ -84,7 +84,7 @@ def open_font(modules: Path, package: str) -> TTFont:
 
 
 def check_package(modules: Path, package: str, version: str, licence: str) -> None:
-    """Refuse a package whose version or licence is not the listed one."""
+    """Refuse a package whose version or licence differs from the list."""
     manifest = json.loads((modules / "@fontsource" / package / "package.json").read_text())
     if (manifest["version"], manifest["license"]) != (version, licence):
         raise SystemExit(
@@ -93,13 +93,13 @@ def check_package(modules: Path, package: str, version: str, licence: str) -> No
 
 
 def missing_characters(font: TTFont) -> str:
-    """The candidates that the font has no glyph for, so that a renderer would draw its fallback box."""
+    """Return the candidates that the font has no glyph for, so that a renderer would draw its fallback box."""
     glyph_names = font.getBestCmap()
     return "".join(c for c in CANDIDATES if glyph_names.get(ord(c), ".notdef") == ".notdef")
 
 
 def draw_candidates(font: TTFont) -> Pixels:
-    """All candidates at one size and on one baseline, each centred sideways on its ink."""
+    """Draw all candidates at the same size and on the same baseline, each centred sideways on its ink."""
     font.flavor = None  # saved as plain TrueType or OpenType, which every FreeType reads
     stream = io.BytesIO()
     font.save(stream)
@@ -129,13 +129,13 @@ def draw_candidates(font: TTFont) -> Pixels:
 
 
 def ink_range(image: Pixels, axis: int) -> slice:
-    """The rows (axis 0) or columns (axis 1) that hold ink."""
+    """Return the rows (axis 0) or columns (axis 1) that hold ink."""
     inked = np.flatnonzero(image.max(1 - axis))
     return slice(int(inked[0]), int(inked[-1]) + 1)
 
 
 def stretched(image: Pixels, keep_height: bool) -> Reals:
-    """The glyph widened to the whole image, so that a narrow 0 and a wide O become alike.
+    """Return the glyph widened to the whole image, so that a narrow 0 and a wide O become alike.
 
     With `keep_height` the rows stay where they are, so that c and C remain unlike.
     """
@@ -145,13 +145,13 @@ def stretched(image: Pixels, keep_height: bool) -> Reals:
 
 
 def unit_rows(images: Reals) -> Reals:
-    """Each image as a row of length one."""
+    """Return each image as a row of unit length."""
     rows = images.reshape(len(images), -1)
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def similarities(images: Pixels) -> Reals:
-    """Cosine of every two widened drawings of a typeface, at the best of three heights a pixel apart."""
+    """Return the cosine of every two widened drawings of a typeface, at the best of three heights a pixel apart."""
     wide = np.stack([stretched(image, keep_height=True) for image in images])
     plain = unit_rows(wide)
     result = np.max([plain @ unit_rows(np.roll(wide, shift, 1)).T for shift in (-1, 0, 1)], axis=0)
@@ -160,7 +160,7 @@ def similarities(images: Pixels) -> Reals:
 
 
 def case_similarity(images: Pixels) -> float:
-    """How alike small and capital letters are once both fill the whole image; median over CASE_PAIRS."""
+    """Return how alike small and capital letters are once both fill the whole image; median over CASE_PAIRS."""
     cosines = []
     for pair in CASE_PAIRS:
         shapes = np.stack([stretched(images[CANDIDATES.index(c)], keep_height=False) for c in pair])
@@ -170,7 +170,7 @@ def case_similarity(images: Pixels) -> float:
 
 
 def typeface_fault(images: Pixels) -> str:
-    """Why a typeface that has all glyphs is still left out; empty when it is fine."""
+    """Return why a typeface that has all glyphs is still left out; empty when it is fine."""
     faint = images.max((1, 2)) <= FAINT_LEVEL
     if faint.any():
         return "blank: " + "".join(c for c, f in zip(CANDIDATES, faint, strict=True) if f)
@@ -184,7 +184,7 @@ def typeface_fault(images: Pixels) -> str:
 
 
 def draw_typefaces(modules: Path) -> Iterator[Typeface]:
-    """Every listed typeface that draws all candidates and is readable."""
+    """Yield every listed typeface that draws all candidates and is readable."""
     for package, version, licence, side in read_font_list():
         check_package(modules, package, version, licence)
         font = open_font(modules, package)
@@ -198,7 +198,7 @@ def draw_typefaces(modules: Path) -> Iterator[Typeface]:
 
 
 def distinct_characters(typefaces: list[Typeface]) -> list[int]:
-    """Indices of the CLASSES first candidates that no earlier one looks like.
+    """Return the indices of the CLASSES first candidates that look like no earlier candidate.
 
     A candidate of which both sides hold one and the same image, such as a bar or a dot, goes as well:
     with it a test image would have been seen in training.
@@ -222,7 +222,7 @@ def distinct_characters(typefaces: list[Typeface]) -> list[int]:
 
 
 def has_twins(typeface: Typeface, characters: list[int]) -> bool:
-    """Whether the typeface draws two of the chosen characters the same."""
+    """Tell whether the typeface draws two of the chosen characters the same."""
     alike = similarities(typeface.images[characters])
     first, second = (CANDIDATES[characters[i]] for i in np.unravel_index(alike.argmax(), alike.shape))
     if alike.max() < TWIN:
@@ -232,7 +232,7 @@ def has_twins(typeface: Typeface, characters: list[int]) -> bool:
 
 
 def write_data(path: Path, typefaces: list[Typeface], characters: list[int]) -> None:
-    """A line of JSON, then the grey levels [typeface, class, row, column], the training side first."""
+    """Write a line of JSON, then the grey levels [typeface, class, row, column], the training side first."""
     counts = {side: sum(face.side == side for face in typefaces) for side in ("train", "test")}
     header = {"characters": "".join(CANDIDATES[i] for i in characters), "levels": LEVELS, **counts}
     ordered = sorted(typefaces, key=lambda face: face.side != "train")

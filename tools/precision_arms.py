@@ -28,7 +28,7 @@ from phasezero.runs.session import run_all
 
 
 class RoundedResNet(ResNet):
-    """Its last sum and its pooled features are rounded to the precision of the convolutions."""
+    """Round the last sum and the pooled features to the precision of the convolutions."""
 
     def __init__(self, **switches: Any) -> None:
         super().__init__((64, 128, 256, 512), (2, 2, 2, 2), stem="conv3", **switches)
@@ -44,7 +44,7 @@ NETWORKS.register("resnet18-cifar-rounded")(RoundedResNet)
 
 
 def leave_out_tails() -> None:
-    """From now on that network is trained without the epoch's smaller last batch; phasezero has no such switch."""
+    """Train that network without the epoch's smaller last batch from now on; phasezero has no such switch."""
     all_batches = StagePass._batches
 
     def full_batches(stage_pass: StagePass, rng: torch.Generator) -> Iterator[BatchPlan]:
