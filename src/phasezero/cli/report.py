@@ -17,8 +17,7 @@ def report(
 ) -> None:
     """One self-contained HTML page of finished runs: curves, tables against the paper, confusion matrices."""
     from phasezero.records.run import FILE_NAME, load_records
-    from phasezero.report.page import write_page
-    from phasezero.report.views import analyses_beside
+    from phasezero.report.page import analyses_beside, write_page
 
     check_file("--out", out)
     found = load_records(paths_with(FILE_NAME, runs), warn)

@@ -6,12 +6,13 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
 from phasezero.errors import UserError
-from phasezero.records.analysis import Analysis
+from phasezero.identity import settings_of
+from phasezero.records.analysis import Analysis, analysis_name, read_analysis
 from phasezero.records.files import write_whole
 from phasezero.records.run import Record
 from phasezero.report.page.content import page_content
@@ -34,6 +35,23 @@ def write_page(
         write_whole(path, text)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror or error}); choose another -o") from error
+
+
+def analyses_beside(path: Path, record: Record, warn: Callable[[str], None]) -> Iterator[Analysis]:
+    """Yield the analyses beside a run's record; leave out, with a warning, what is damaged, a copy or another run's."""
+    for beside in sorted(path.parent.glob(analysis_name("*"))):
+        try:
+            analysis = read_analysis(beside)
+        except UserError as error:
+            warn(f"{error}; left out")
+            continue
+        own, its = ((one["seed"], settings_of(one["config"])) for one in (record, analysis))
+        if own != its:
+            warn(f"{beside}: not of the run whose {path.name} lies beside it; left out")
+        elif beside.name != (usual := analysis_name(analysis["phase"])):
+            warn(f"{beside}: of phase {analysis['phase']}, so its name should be {usual}; left out")
+        else:
+            yield analysis
 
 
 def render_page(records: Sequence[Record], analyses: Sequence[Sequence[Analysis]] = (), *, title: str = "") -> str:
