@@ -1,8 +1,4 @@
-"""The paper's claims about what CwD and the oracle do, checked on the runs and analyses that exist.
-
-The paper made all but the first on ImageNet100; here they are checked on CIFAR100. Each is checked on the runs of a
-table or figure of the paper, by the rules written here; nothing is decided by eye.
-"""
+"""The paper's claims about what CwD and the oracle do, checked by fixed rules on the runs and analyses that exist."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from statistics import fmean
 
 from phasezero.analysis import compare
 from phasezero.config import RunConfig
-from phasezero.paper.plan import Index, RecordIndex, as_run, by_precision, expand, usual_precision
+from phasezero.paper.plan import Index, RecordIndex, as_run, expand, usual_precision, with_records
 from phasezero.paper.tables import Comparison, Row, Table, compare_row, method_label, precision_of, signed
 from phasezero.paper.targets import CIFAR100, PAPER_NAMES, TARGETS
 from phasezero.records.analysis import FORMS, SPLITS, Analysis, Form, Split, shared_classes
@@ -58,7 +54,7 @@ class CheckedClaim:
 def check_claims(table1: Sequence[Table], index: RecordIndex, analyses: Analyses) -> list[CheckedClaim]:
     """Check every claim. Models count only if they were trained in the precision that most of them have."""
     folders = {path.parent for path, _ in analyses}
-    trained = [found for found in index.records if found[0].parent in folders]
+    trained = [found for found in index.all if found[0].parent in folders]
     other = {found[0].parent for found in trained if precision_of(found) != usual_precision(trained)}
     known = [one for one in analyses if one[0].parent not in other]
     # Figs. 3, 4 and 7 show models after phase 0, from any run with that phase 0; Fig. 10 models of all classes.
@@ -85,11 +81,11 @@ def check_claims(table1: Sequence[Table], index: RecordIndex, analyses: Analyses
 def verdict_of(found: Iterable[bool], *, on_average: bool = False) -> str:
     """Return the verdict over several cases, or over comparisons of means, of which more than half must agree."""
     cases = list(found)
-    counted = f"on average in {sum(cases)} of {len(cases)} comparisons"
     if not any(cases) or all(cases):
         return NO_RECORD if not cases else HOLDS if all(cases) else DOES_NOT_HOLD
     if not on_average:
         return f"{HOLDS} in {sum(cases)} of {len(cases)} cases"
+    counted = f"on average in {sum(cases)} of {len(cases)} comparisons"
     return f"{HOLDS} {counted}" if 2 * sum(cases) > len(cases) else f"{DOES_NOT_HOLD} ({counted})"
 
 
@@ -100,26 +96,26 @@ def so_far(verdict: str, known: Sequence[bool], what: str) -> str:
 
 def _check_gains(table1: Sequence[Table]) -> CheckedClaim:
     """Check that CwD's gain in Table 1 is positive, and grows from each S to the next smaller one in one precision."""
-    families: dict[tuple[str, str], list[tuple[Row, Comparison]]] = {}
-    for table in table1:
-        for row in (row for row in table.rows if [term.name for term in row.config.initial] == ["cwd"]):
-            key = PAPER_NAMES[table.data], method_label(row.config)
-            families.setdefault(key, []).append((row, compare_row(table, row)))
-    sentences, missing, shrinks, positive, grows = [], [], [], [], {}
+    families: dict[str, list[tuple[Row, Comparison]]] = {}
+    for table, row in ((one, row) for one in table1 for row in one.rows):
+        if [term.name for term in row.config.initial] == ["cwd"]:
+            name = f"{method_label(row.config)} on {PAPER_NAMES[table.data]}"
+            families.setdefault(name, []).append((row, compare_row(table, row)))
     lines: list[list[Cell]] = []
     sources: list[Path] = []
-    for (data, method), family in families.items():
-        name = f"{method} on {data}"
+    for row, one in (pair for family in families.values() for pair in family):
+        n = [len(one.plain.averages) if one.plain else 0, len(one.ours)]
+        if any(n):
+            data, numbers = PAPER_NAMES[row.config.protocol.data], [signed(one.gain), "{} and {}".format(*n)]
+            start = [data, method_label(row.config), row.sizes[1], row.precision or NOTHING]
+            lines.append([*start, *numbers, signed(one.published_gain)])
+        if one.plain and one.gain is not None:
+            sources += [*row.paths, *one.plain.paths]
+    sentences, missing, shrinks, positive, grows = [], [], [], [], {}
+    for name, family in families.items():
         published = {row.sizes[1]: one.published_gain or 0.0 for row, one in family}
         shrinks += [name] if not _rises(list(published.values())) else []
         gains = [(row.precision, row.sizes[1], one.gain) for row, one in family if one.gain is not None]
-        for row, one in family:
-            n = [len(one.plain.averages) if one.plain else 0, len(one.ours)]
-            if any(n):
-                start = [data, method, row.sizes[1], row.precision or NOTHING]
-                lines.append([*start, signed(one.gain), "{} and {}".format(*n), signed(one.published_gain)])
-            used = [row, one.plain] if one.plain and one.gain is not None else []
-            sources += [path for some in used for path, _ in some.records.values()]
         if not gains:
             missing.append(name)
             continue
@@ -130,10 +126,11 @@ def _check_gains(table1: Sequence[Table]) -> CheckedClaim:
             grows[name] = all(map(_rises, curves))
             growth = "it grows as S shrinks" if grows[name] else "it does not grow at every step to a smaller S"
         sign = "positive" if positive[-1] else "not positive everywhere"
-        numbers = ", ".join(f"{gain:+.2f} at S={step}" for _, step, gain in gains)
+        ours = ", ".join(f"{gain:+.2f} at S={step}" for _, step, gain in gains)
         theirs = ", ".join(f"{gain:+.2f} at S={step}" for step, gain in published.items())
-        sentences.append(f"{name}: the gain is {sign} ({numbers}), and {growth}. The paper's: {theirs}.")
-    sentences += [f"No pair of runs yet for {', '.join(missing)}."] if missing else []
+        sentences.append(f"{name}: the gain is {sign} ({ours}), and {growth}. The paper's: {theirs}.")
+    if missing:
+        sentences.append(f"No pair of runs yet for {', '.join(missing)}.")
     if shrinks:
         sentences.append(f"In the paper's own table the gain does not grow at every step for {', '.join(shrinks)}.")
     verdict = f"gains: {verdict_of(positive)}; gains more: {verdict_of(grows.values())}"
@@ -151,8 +148,8 @@ def on_cifar100(target: str, index: RecordIndex) -> tuple[list[Row], str]:
     """Return a target's rows with the records of the precision that most of them have, and a remark on it."""
     rows = expand(TARGETS[target], CIFAR100)
     usual = usual_precision(found for row in rows for found in index.runs(row.config))
-    chosen = [[one for one in by_precision(row, index) if one.precision == usual] or [row] for row in rows]
-    return [row for (row,) in chosen], f" Runs in {usual}." * bool(usual)
+    chosen = [[one for one in index.runs(row.config) if precision_of(one) == usual] for row in rows]
+    return list(map(with_records, rows, chosen)), f" Runs in {usual}." * bool(usual)
 
 
 def _measures(record: Record) -> dict[str, float]:
@@ -161,19 +158,17 @@ def _measures(record: Record) -> dict[str, float]:
 
 
 def _check_mimic(index: RecordIndex) -> CheckedClaim:
-    """Check that each beta lifts later phases, both their mean and the last, and moves phase 0 by at most HARDLY.
+    """Check that each beta lifts the mean of later phases and the last, and moves phase 0 by at most HARDLY.
 
     Each beta is compared with beta 0 over the seeds that both have.
     """
     rows, precision = on_cifar100("fig11", index)
     measures = ("phase 0", "later phases", "last", "average")
-    sentences, used = [], []
-    lifts: list[bool] = []
-    stays: list[bool] = []
+    sentences, used, lifts, stays = [], list[Row](), list[bool](), list[bool]()
     lines: list[list[Cell]] = []
     for panel, some in groupby(rows, key=lambda row: row.panel):
         where, known = panel.partition(": ")[2], [row for row in some if row.records]
-        runs = {row.weight: {seed: _measures(found[1]) for seed, found in row.records.items()} for row in known}
+        runs = {row.weight: {seed: _measures(run) for seed, (_, run) in row.records.items()} for row in known}
         plain, changes = runs.get(0.0, {}), {}
         for beta, own in runs.items():
             if beta and (seeds := own.keys() & plain.keys()):
@@ -186,30 +181,27 @@ def _check_mimic(index: RecordIndex) -> CheckedClaim:
             sentences.append(f"{where}: no record yet of {both if plain else 'beta 0'}.")
             continue
         lifted = {beta: min(change["later phases"], change["last"]) > 0 for beta, change in changes.items()}
-        but = ", ".join(f"{beta:g}" for beta, found in lifted.items() if not found)
-        but = f", except {but}" if but and any(lifted.values()) else ""
-        most = max((change["phase 0"] for change in changes.values()), key=abs)
-        limit = "within" if abs(most) <= HARDLY else "beyond"
-        sentences.append(
-            f"{where}: later phases are lifted by {'every' if any(lifted.values()) else 'no'} beta above 0 that was run"
-            f"{but}; phase 0 changes by {most:+.2f} at most ({limit} {HARDLY:g} point)."
-        )
         lifts += lifted.values()
         stays += [abs(change["phase 0"]) <= HARDLY for change in changes.values()]
         used += known
+        but = ", ".join(f"{beta:g}" for beta, found in lifted.items() if not found)
+        betas = f"{'every' if any(lifted.values()) else 'no'} beta above 0 that was run"
+        betas += f", except {but}" if but and any(lifted.values()) else ""
+        most = max((change["phase 0"] for change in changes.values()), key=abs)
+        moves = f"{most:+.2f} at most ({'within' if abs(most) <= HARDLY else 'beyond'} {HARDLY:g} point)"
+        sentences.append(f"{where}: later phases are lifted by {betas}; phase 0 changes by {moves}.")
     header = ["B", "beta", "n", *measures, *(f"{name}: change" for name in measures)]
     about = "Accuracy in percent. Later phases: the mean of all but phase 0. Change: from beta 0, over common seeds."
     verdict = f"lifts: {verdict_of(lifts)}; phase 0 hardly changes: {verdict_of(stays)}" if used else NO_RECORD
     verdict = so_far(verdict, [row in used for row in rows], "settings")
     grids = [Grid(header, lines, about + precision)] if used else []
-    return CheckedClaim("mimic", verdict, sentences, grids, [path for row in used for path, _ in row.records.values()])
+    return CheckedClaim("mimic", verdict, sentences, grids, [path for row in used for path in row.paths])
 
 
 def _check_eta_curve(index: RecordIndex) -> CheckedClaim:
     """Check that of three or more etas, with 0 among them, the best is neither the first nor the last.
 
-    Etas are compared over the seeds that all of them have. Where the largest eta that was run is the best and the
-    paper has larger ones, there is no verdict yet.
+    Etas are compared over the seeds that all have. There is no verdict while the largest that was run is the best.
     """
     rows, precision = on_cifar100("fig6", index)
     sentences, verdicts, used = [], [], []
@@ -238,9 +230,8 @@ def _check_eta_curve(index: RecordIndex) -> CheckedClaim:
         )
         used += known
     verdict = so_far(verdict_of(verdicts), [row in used for row in rows], "settings")
-    grids = [Grid(["S", "eta", "n", "average"], lines, f"Average incremental accuracy in percent.{precision}")]
-    paths = [path for row in used for path, _ in row.records.values()]
-    return CheckedClaim("eta-curve", verdict, sentences, grids, paths)
+    grid = Grid(["S", "eta", "n", "average"], lines, f"Average incremental accuracy in percent.{precision}")
+    return CheckedClaim("eta-curve", verdict, sentences, [grid], [path for row in used for path in row.paths])
 
 
 def _sizes(model: Model) -> tuple[int, ...]:
@@ -255,16 +246,15 @@ def _models(
     rows = {row.config.name: row for name in targets for row in expand(TARGETS[name], CIFAR100)}
     models: list[Model] = []
     for row in rows.values():
-        found = [[one for one in find(index, row.seeded(seed)) if one[1]["seed"] == seed] for seed in seeds]
-        models.append((row, [(path, _named(row, analysis)) for (path, analysis), *_ in filter(None, found)]))
+        by_seed = [[one for one in find(index, row.seeded(seed)) if one[1]["seed"] == seed] for seed in seeds]
+        found = []
+        for (path, analysis), *_ in filter(None, by_seed):
+            counts = ((size, len(list(some))) for size, some in groupby(analysis["phase_sizes"]))
+            sizes = " + ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in counts)
+            name = f"{method_label(row.config)}, {sizes} classes, eta {row.weight:g}"
+            found.append((path, as_run(analysis, row.seeded(analysis["seed"]), name)))
+        models.append((row, found))
     return models
-
-
-def _named(row: Row, analysis: Analysis) -> Analysis:
-    counts = ((size, len(list(some))) for size, some in groupby(analysis["phase_sizes"]))
-    sizes = " + ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in counts)
-    name = f"{method_label(row.config)}, {sizes} classes, eta {row.weight:g}"
-    return as_run(analysis, row.seeded(analysis["seed"]), name)
 
 
 def _check_models(

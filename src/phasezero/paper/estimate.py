@@ -33,22 +33,22 @@ class Pace:
         self.sums: dict[tuple[str, str, str, bool], tuple[float, int]] = {}
         """Seconds and images, by device, network, what is trained (`*`: anything) and whether it is phase 0."""
         for record in records:
-            device, settings = record["environment"]["device_name"], dict(leaves(record["config"]))
-            network = str(settings.get("network.name", "unknown"))  # a record made elsewhere need not say
+            environment, timing = record["environment"], record["timing"]
+            network = str(dict(leaves(record["config"])).get("network.name", "unknown"))  # made elsewhere: not known
             # The share of a GPU that a run had to itself. On a CPU, parallel runs have cores of their own.
-            timing, total = record["timing"], record["timing"]["seconds_total"]
-            shared = total and record["environment"]["device"] != "cpu"
-            share = timing.get("share_seconds", total) / total if shared else 1.0
+            shared = timing["seconds_total"] and environment["device"] != "cpu"
+            share = timing.get("share_seconds", timing["seconds_total"]) / timing["seconds_total"] if shared else 1.0
             for phase in record["phases"]:
                 first = phase["phase"] == 0
                 terms = [term.partition(":")[0] for term in record["initial"]] if first else []
                 if any(term in TERMS and TERMS[term].looks_ahead for term in terms):  # it may have trained an oracle
                     continue
-                epochs = len(next(iter(phase["loss"].values()), []))  # a method's first stage is its main one
+                epochs = len(next(iter(phase["loss"].values()), []))  # a method's first stage is its main stage
                 for what in ("+".join([record["method"], *terms]), "*"):
-                    seconds, images = self.sums.get((device, network, what, first), (0.0, 0))
+                    key = environment["device_name"], network, what, first
+                    seconds, images = self.sums.get(key, (0.0, 0))
                     seconds += phase["seconds"].get("total", 0.0) * share
-                    self.sums[device, network, what, first] = seconds, images + phase["train_images"] * epochs
+                    self.sums[key] = seconds, images + phase["train_images"] * epochs
 
     def of(self, config: RunConfig, device: Device, *, first: bool) -> tuple[float, bool]:
         """Return the seconds an image takes, and whether a record says so."""
@@ -67,10 +67,9 @@ class Pace:
 @dataclass(frozen=True)
 class Estimate:
     seconds: list[float]
-    """For each run next to the others, in the order given. The first run that needs a shared phase 0 pays for it."""
+    """For each run. The first run that needs a shared phase 0 pays for it."""
     next_phase: list[float]
-    """For the phase that each run would begin with: this must fit for anything to be gained. A phase 0 that nobody has
-    finished counts in full for every run: the run that was to train it for the others may be stopped before."""
+    """For the phase that each run would begin with. An unfinished phase 0 counts for every run that needs it."""
     guessed: bool
     """Whether any of it is not measured on this machine."""
 
@@ -107,7 +106,7 @@ def estimate(
 
 
 def _stored(store: Path | None) -> Iterator[str]:
-    """Yield the phase 0s in a store, by their settings alone: a run that looks for its own checks more."""
+    """Yield the phase 0s in a store, by their settings."""
     for path in sorted(store.glob("*.safetensors")) if store else []:
         with contextlib.suppress(UserError):  # damaged: it will be made again
             yield phase_zero_of(RunConfig.from_record(read_facts(path)["config"]))

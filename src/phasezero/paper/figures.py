@@ -34,11 +34,7 @@ FOLDER = "figures"
 
 
 def analyse(table: Table, index: RecordIndex, out: Path, measure: Measure) -> list[Analysis]:
-    """Return the analyses of a table's models, under the names of its rows.
-
-    An analysis that exists is read. Others are made and written next to the run in `out`, also where a damaged analysis
-    exists, or one that lacks what the target shows.
-    """
+    """Return the analyses of a table's models under the names of its rows; make those that are missing in `out`."""
     found, target = [], table.target
     for row, seed in ((one, seed) for one in table.rows for seed in one.records):
         path, record = row.records[seed]
@@ -105,13 +101,10 @@ def _check_statements(table: Table, analyses: Sequence[Analysis], form: Form, le
 
 
 def _oracles(table: Table) -> set[str]:
-    """Return the models that those with a term are compared with: without a term, of more classes at once than they.
-
-    Missing models of the figure count: no smaller model replaces the oracle.
-    """
-    most = max((row.config.protocol.first_classes for row in table.rows if row.config.initial), default=0)
-    plain = [row.config for row in table.rows if not row.config.initial]
-    return {config.name for config in plain if config.protocol.first_classes > most}
+    """Return the models without a term that learn more classes at once than any planned model with a term."""
+    configs = [row.config for row in table.rows]
+    most = max((one.protocol.first_classes for one in configs if one.initial), default=0)
+    return {one.name for one in configs if not one.initial and one.protocol.first_classes > most}
 
 
 def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str], caption: str, path: Path) -> None:
@@ -187,16 +180,13 @@ def figures_of(target: str, folder: Path) -> list[Path]:
 
 
 def draw_figures(names: Sequence[str], folder: Path, index: RecordIndex) -> list[Path]:
-    """Draw these targets on CIFAR100 as SVG, from all seeds in a folder of records; remove older figures of them.
-
-    Nothing is run or analysed for them, and a figure about phase-0 terms needs a run with a term.
-    """
-    seeds = tuple(sorted({record["seed"] for _, record in index.records}))
+    """Draw these targets on CIFAR100 as SVG from existing records and analyses; remove older figures of them."""
+    seeds = tuple(sorted({record["seed"] for _, record in index.all}))
     drawn: list[Path] = []
     try:
         for table in (attach(table, index, states=False) for table in plan(Request(tuple(names), (CIFAR100,), seeds))):
-            about_terms = any(row.config.initial for row in table.rows)
-            if any(row.records for row in table.rows if row.config.initial or not about_terms):
+            with_terms = [row for row in table.rows if row.config.initial]
+            if any(row.records for row in with_terms or table.rows):  # a figure about terms needs a run with a term
                 drawn += draw(table, index, folder / FOLDER / f"{table.target.name}-{CIFAR100}", (".svg",)).files
         figures = sorted(path for path in drawn if path.suffix == ".svg")  # the others are statements that were checked
         for other in {*drawn, *(old for name in names for old in figures_of(name, folder))} - set(figures):

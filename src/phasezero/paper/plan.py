@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from statistics import multimode
 from typing import Any, Generic, TypeVar, cast
 
 from phasezero.analysis.information import FLOOR
 from phasezero.config import RunConfig
-from phasezero.data.catalog import find_data_set
+from phasezero.data.catalog import Recipe, find_data_set
 from phasezero.engine.store import phase_zero_of
 from phasezero.errors import UserError, unknown
 from phasezero.identity import run_key
@@ -31,7 +32,7 @@ NOT_SET = {
     "name": "a table or figure names its runs itself",
     "protocol.data": "say --data, so that every output names the data",
 }
-"""Settings that say which run it is. Setting them by hand would make tables show other runs than they name."""
+"""Settings that would make tables show other runs than they name, and what to do instead."""
 
 T = TypeVar("T", Record, Analysis)
 
@@ -52,16 +53,14 @@ class Request:
 
 
 def choose_data(target: Target, data: Sequence[str]) -> Sequence[str]:
-    """Return the data sets asked for, or the paper's; raise UserError for data that is known not to fit the target.
-
-    Where the number of classes is not known (0), the phases are checked when the data is loaded.
-    """
+    """Return the data sets asked for, or the paper's; raise UserError for data that is known not to fit the target."""
     needed = max((sum(sizes) for block in target.blocks for sizes in block.sizes), default=0)
-    for name, one in ((name, find_data_set(name)) for name in data):
-        classes, problem = one.size[0], f"{target.name} is not defined on {name!r}"
+    for name in data:
+        data_set, problem = find_data_set(name), f"{target.name} is not defined on {name!r}"
+        classes = data_set.size[0]  # 0 where it is not known: the phases are checked when the data is loaded
         if classes and (classes < needed or (classes != 100 and any(block.bases for block in target.blocks))):
             raise UserError(f"{problem}: it needs {max(needed, 100)} classes, not {classes}")
-        if one.recipe.base is None and not all(block.bases or block.sizes for block in target.blocks):
+        if data_set.recipe.base is None and not all(block.bases or block.sizes for block in target.blocks):
             raise UserError(f"{problem}, which has no usual B and S")
     return list(dict.fromkeys(data)) or target.data
 
@@ -77,13 +76,13 @@ def plan(request: Request) -> list[Table]:
     names = TARGETS if "all" in request.targets else dict.fromkeys(request.targets)
     chosen = [(TARGETS[name], data) for name in names for data in choose_data(TARGETS[name], request.data)]
     extra = _check_choice(request, chosen)
-    words = " and ".join(", ".join(some) for some in (request.methods, [f"S={one}" for one in request.steps]) if some)
+    words = " and ".join(", ".join(some) for some in (request.methods, [f"S={step}" for step in request.steps]) if some)
     tables = []
     for target, data in chosen:
-        rows = expand(target, data, request, () if target.shows_models else extra)
-        left_out = sum(not row.extra for row in rows) < len(expand(target, data))
-        seeds = request.seeds or target.seeds
-        tables += [Table(target, data, rows, seeds, request.settings, words if left_out else "")] if rows else []
+        if rows := expand(target, data, request, () if target.shows_models else extra):
+            left_out = sum(not row.extra for row in rows) < len(expand(target, data))
+            seeds = request.seeds or target.seeds
+            tables.append(Table(target, data, rows, seeds, request.settings, words if left_out else ""))
     if not tables:
         raise UserError("nothing is left of these tables and figures; loosen --method or --step")
     return tables
@@ -103,37 +102,31 @@ def _check_choice(request: Request, chosen: Sequence[tuple[Target, str]]) -> lis
     return extra
 
 
-def _usual(run: str, data: str) -> RunConfig:
-    recipe, (method, *terms) = find_data_set(data).recipe, run.split("+")
-    return build_config(method, data, initial=terms, base=recipe.base or 1, step=recipe.steps[0])
-
-
 def expand(target: Target, data: str, request: Request = Request(), extra: Sequence[str] = ()) -> list[Row]:
     """Return the rows of a target on a data set, with `extra` methods besides those of the paper."""
-    rows: list[Row] = []
+    recipe, rows = find_data_set(data).recipe, []
     for block in target.blocks:
         listed = block.on_glyphs if data == "glyphs" and block.on_glyphs else block.runs
-        configs = {run: _usual(run, data) for run in (*listed, *extra)}
-        spelled = {run: config.name.partition("/")[0] for run, config in configs.items()}
-        asked_for = {spelled[run] for run in extra}
-        for protocol in _protocols(block, data, request.steps):
-            shown: dict[str, Row] = {}
-            for run, usual in configs.items():
-                names = {usual.method.name, usual.label}
-                if request.methods and names.isdisjoint(request.methods) and spelled[run] not in asked_for:
-                    continue
-                config = usual.override({**protocol, **block.settings})
-                if data == "glyphs" and not request.full and len(config.protocol.phase_sizes) != 1:
-                    config = with_settings(config, {"later.epochs": SHORT_EPOCHS})
-                config = with_name(with_settings(config, request.settings))
-                panel = block.title.format(method=method_label(config))
-                shown.setdefault(spelled[run], Row(panel, config, run not in listed))
-            rows += shown.values()
+        configs = {}
+        for run in (*listed, *extra):
+            method, *terms = run.split("+")
+            configs[run] = build_config(method, data, initial=terms, base=recipe.base or 1, step=recipe.steps[0])
+        asked_for = {configs[run].name for run in extra}
+        chosen: dict[str, tuple[RunConfig, bool]] = {}  # by name: an extra run may be a listed run, spelled otherwise
+        for run, usual in configs.items():
+            names = {usual.method.name, usual.label}
+            if not request.methods or usual.name in asked_for or not names.isdisjoint(request.methods):
+                chosen.setdefault(usual.name, (usual, run not in listed))
+        for protocol, (usual, is_extra) in product(_protocols(block, recipe, request.steps), chosen.values()):
+            config = usual.override({**protocol, **block.settings})
+            if data == "glyphs" and not request.full and len(config.protocol.phase_sizes) != 1:
+                config = with_settings(config, {"later.epochs": SHORT_EPOCHS})
+            config = with_name(with_settings(config, request.settings))
+            rows.append(Row(block.title.format(method=method_label(config)), config, is_extra))
     return rows
 
 
-def _protocols(block: Block, data: str, steps: Sequence[int]) -> Iterator[dict[str, Any]]:
-    recipe = find_data_set(data).recipe
+def _protocols(block: Block, recipe: Recipe, steps: Sequence[int]) -> Iterator[dict[str, Any]]:
     yield from ({"protocol.phase_sizes": list(sizes)} for sizes in block.sizes)
     every = product(block.bases or (recipe.base,), block.steps or recipe.steps, block.exemplars)
     for base, step, kept in every if not block.sizes else ():
@@ -145,27 +138,26 @@ class Index(Generic[T]):
     """Records, or analyses, by what they were made with, whatever they are called and wherever they are."""
 
     def __init__(self, made: Iterable[tuple[Path, T]] = ()) -> None:
-        self._runs: dict[str, list[tuple[Path, T]]] = {}
-        self._phase_zeros: dict[str, list[tuple[Path, T]]] = {}
+        self.all: list[tuple[Path, T]] = []
+        self._alike: dict[str, list[tuple[Path, T]]] = {}
         self.add(made)
 
     def add(self, made: Iterable[tuple[Path, T]]) -> None:
         for path, one in made:
+            self.all.append((path, one))
             with contextlib.suppress(UserError):  # made by another version, with settings that no longer exist
                 config = RunConfig.from_record(one["config"])
-                self._runs.setdefault(run_key(config), []).append((path, one))
-                self._phase_zeros.setdefault(phase_zero_of(config), []).append((path, one))
+                for key in (run_key(config), phase_zero_of(config)):
+                    self._alike.setdefault(key, []).append((path, one))
 
     def runs(self, config: RunConfig) -> list[tuple[Path, T]]:
         """Return what a configuration made, with all seeds."""
-        return self._runs.get(run_key(config), [])
+        return self._alike.get(run_key(config), [])
 
     def same_phase_zero(self, config: RunConfig) -> list[tuple[Path, T]]:
-        """Return what shares the configuration's seed and phase 0, whatever follows; its own method comes first.
-
-        AANet's phase 0 is LUCIR's by its settings, but each may have been trained for itself.
-        """
-        found = self._phase_zeros.get(phase_zero_of(config), [])
+        """Return what shares the configuration's seed and phase 0, whatever follows; its own method comes first."""
+        # AANet's phase 0 is LUCIR's by its settings, but each may have been trained for itself.
+        found = self._alike.get(phase_zero_of(config), [])
         return sorted(found, key=lambda one: one[1]["method"] != config.method.name)
 
 
@@ -173,15 +165,10 @@ class RecordIndex(Index[Record]):
     """The records that were found, and the analyses next to them. Each file is read once."""
 
     def __init__(self, records: Iterable[Found] = (), analyses: Mapping[Path, Analysis] | None = None) -> None:
-        self.records: list[Found] = []
+        super().__init__(records)
         self.analyses: dict[Path, Analysis | None] = dict(analyses or {})
         self.damaged: list[str] = []
         """Why analyses could not be read."""
-        super().__init__(records)
-
-    def add(self, made: Iterable[Found]) -> None:
-        self.records += (found := list(made))
-        super().add(found)
 
     def analysis(self, target: Target, folder: Path, record: Record) -> Analysis | None:
         """Return the analysis in a run's folder that a target shows, if it can be read and has what is shown."""
@@ -207,19 +194,15 @@ def shown_phase(target: Target, record: Record) -> int:
 
 
 def as_run(analysis: Analysis, config: RunConfig, name: str) -> Analysis:
-    """Return the analysis as that of a row's run, as if the run had ended with the analysed phase.
-
-    Seeds from runs of other names and lengths then form one group. Classes that came later do not count.
-    """
+    """Return the analysis under a row's configuration and name, so that seeds from longer runs form one group."""
     seen = class_hash(analysis["classes"][: analysis["seen_classes"]])
     changed = {"name": name, "method": config.method.name, "config": config.to_dict()}
     return cast(Analysis, {**analysis, **changed, "data": {**analysis["data"], "class_hash": seen}})
 
 
 def usual_precision(found: Iterable[Found]) -> str:
-    """Return the precision that most records have; the first of equally frequent ones, empty without records."""
-    counts = Counter(map(precision_of, found))
-    return counts.most_common(1)[0][0] if counts else ""
+    """Return the precision that most records have; empty without records."""
+    return next(iter(multimode(map(precision_of, found))), "")
 
 
 def with_records(row: Row, found: Iterable[Found], seeds: Sequence[int] | None = None, precision: str = "") -> Row:
@@ -231,32 +214,21 @@ def with_records(row: Row, found: Iterable[Found], seeds: Sequence[int] | None =
     return replace(row, records=dict(sorted(by_seed.items())))
 
 
-def by_precision(row: Row, index: RecordIndex) -> list[Row]:
-    """Return the row once for each precision that it was run in."""
-    runs = index.runs(row.config)
-    return [
-        replace(with_records(row, [one for one in runs if precision_of(one) == precision]), precision=precision)
-        for precision in sorted(set(map(precision_of, runs)))
-    ]
-
-
 def attach(table: Table, index: RecordIndex, *, states: bool = True) -> Table:
-    """Return the table with the records that exist. A precision that was asked for must be theirs.
+    """Return the table with the records that exist, in the precision that was asked for, or else the usual one.
 
-    A figure of models also needs a model's state or its analysis; without `states` it must be the analysis. A model
-    after phase 0 may come from a longer run, by its analysis. Of a seed in several precisions, the precision counts
-    that most records of the table have.
+    A figure of models needs a model's state, or its analysis: without `states` only the analysis counts. A model after
+    phase 0 may come from the analysis of a longer run.
     """
     target, found = table.target, []
     for row in table.rows:
         runs, wanted = index.runs(row.config), row.config.engine.precision
         if target.shows_models:
             kept = {path for path, _ in runs if states and (path.parent / CHECKPOINT).exists()}
-            alone = len(row.config.protocol.phase_sizes) == 1 and not target.shows_sphere  # which shows later classes
-            seeds = table.seeds if alone else ()
-            longer = [one for seed in seeds for one in index.same_phase_zero(row.seeded(seed))]
-            own = {path for path, _ in runs}
-            runs = runs + [(path, _first_phase(record)) for path, record in longer if path not in own]
+            if len(row.config.protocol.phase_sizes) == 1 and not target.shows_sphere:  # which shows later classes
+                own = {path for path, _ in runs}
+                longer = [one for seed in table.seeds for one in index.same_phase_zero(row.seeded(seed))]
+                runs = runs + [(path, _first_phase(record)) for path, record in longer if path not in own]
             runs = [one for one in runs if one[0] in kept or index.analysis(target, one[0].parent, one[1])]
         found.append([one for one in runs if wanted in ("auto", precision_of(one))])
     usual = usual_precision(one for runs in found for one in runs)
@@ -270,18 +242,18 @@ def _first_phase(record: Record) -> Record:
 
 
 def missing_runs(tables: Iterable[Table]) -> list[RunConfig]:
-    """Return what is left to run, each run once, in an order that lets parallel runs share phase 0.
+    """Return what is left to run, each run once, by seed, in an order that lets parallel runs share phase 0.
 
-    All runs of the first seed come first. Of those, first one run for each phase 0, then a second for each, and so on:
-    a run that starts together with another of the same phase 0 would train it again.
+    One run for each phase 0 comes first, then a second for each, and so on: two runs that start together would both
+    train their phase 0.
     """
-    configs: dict[str, RunConfig] = {}
-    for row, seed in ((row, seed) for table in tables for row in table.rows for seed in table.seeds):
-        if seed not in row.records:
-            configs.setdefault(f"{seed} {run_key(row.config)}", row.seeded(seed))
+    configs: dict[tuple[int, str], RunConfig] = {}
+    for config in (config for table in tables for config in table.missing):
+        configs.setdefault((config.seed, run_key(config)), config)
     times: Counter[str] = Counter()
-    ranks: dict[str, tuple[int, int]] = {}
-    for key, config in configs.items():
-        ranks[key] = config.seed, times[phase_zero_of(config)]
-        times[phase_zero_of(config)] += 1
-    return [configs[key] for key in sorted(configs, key=lambda key: ranks[key])]
+    ranked = []
+    for config in configs.values():
+        phase_zero = phase_zero_of(config)
+        ranked.append((config.seed, times[phase_zero], config))
+        times[phase_zero] += 1
+    return [config for *_, config in sorted(ranked, key=lambda one: one[:2])]

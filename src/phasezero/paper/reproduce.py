@@ -42,13 +42,11 @@ def reproduce(
     clock: Callable[[], float] = time.time,
 ) -> list[RunConfig]:
     """Plan, run what has no record, and show; return what the time limit left over."""
-
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
 
     def with_records(table: Table) -> Table:
         table = attach(table, index)
-        missing = (row.seeded(seed) for row in table.rows for seed in table.seeds if seed not in row.records)
-        return replace(table, diverged=sum(bool(divergence_of(config, out)) for config in missing))
+        return replace(table, diverged=sum(bool(divergence_of(config, out)) for config in table.missing))
 
     deadline = None if time_limit is None else Deadline(clock() + time_limit, clock)
     tables = plan(request)
@@ -59,7 +57,7 @@ def reproduce(
     todo = [config for config in missing if not divergence_of(config, out)]
     workers = workers_for(todo, parallel)
     store = store or out / "phase0"
-    guess = estimate(todo, [record for _, record in index.records], out, workers, store)
+    guess = estimate(todo, [record for _, record in index.all], out, workers, store)
     print_plan(tables, todo, guess, workers, console)
     if time_limit is not None and (long := sum(seconds > time_limit for seconds in guess.next_phase)):
         say(f"note: the next phase of {long} of them takes longer than the time limit: not started")
@@ -108,8 +106,10 @@ def print_plan(
 ) -> None:
     """Print how many runs each target has, what is said about them, and what is to be run for how long."""
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
-    counts = [(len(table.rows) * len(table.seeds), sum(len(row.records) for row in table.rows)) for table in tables]
-    lines = [[table.target.name, table.data, *map(str, some)] for table, some in zip(tables, counts, strict=True)]
+    lines = []
+    for table in tables:
+        exist = sum(len(row.records) for row in table.rows)
+        lines.append([table.target.name, table.data, str(len(table.rows) * len(table.seeds)), str(exist)])
     print_grid(Grid(["target", "data", "runs", "exist"], lines, words=2), "terminal", console)
     for remark in dict.fromkeys(remark for table in tables for remark in table.remarks):
         say(f"note: {remark}")

@@ -17,8 +17,8 @@ from phasezero.errors import UserError, unknown
 from phasezero.identity import group_by_identity
 from phasezero.paper.claims import CLAIMS, Analyses, CheckedClaim, check_claims
 from phasezero.paper.figures import draw_figures, figures_of
-from phasezero.paper.plan import RecordIndex, by_precision, expand
-from phasezero.paper.tables import Found, Table, cells_grid, compare_row, computed_on, precision_of, relative
+from phasezero.paper.plan import RecordIndex, expand, with_records
+from phasezero.paper.tables import Found, Row, Table, cells_grid, compare_row, computed_on, precision_of, relative
 from phasezero.paper.targets import CIFAR100, PAPER_NAMES, TARGETS
 from phasezero.records.analysis import FORMAT, parse_analysis
 from phasezero.records.jsonfile import read_json
@@ -42,10 +42,9 @@ Warn = Callable[[str], None]
 
 
 def read_results(folder: Path, warn: Warn | None = None) -> tuple[list[Found], Analyses]:
-    """Read all records and analyses at any depth, whatever the files are called.
+    """Read all records and analyses at any depth; skip JSON files that name another format, such as benchmarks.
 
-    A JSON file that names another format (a benchmark) is skipped. A file that names none is an error, so that no
-    result is lost by a misspelling. Damaged files are errors, or with `warn` left out with a warning.
+    A damaged file is an error, or with `warn` left out. A file that names no format is an error.
     """
     records, analyses = [], []
     for path in sorted(folder.rglob("*.json")):
@@ -66,23 +65,19 @@ def read_results(folder: Path, warn: Warn | None = None) -> tuple[list[Found], A
 
 
 def read_notes(path: Path, cells: Mapping[str, Iterable[str]]) -> dict[str, Any]:
-    """Read the notes that were written by hand. Each must be about a cell or a claim that exists.
-
-    cells: {TABLE: {RUN: TEXT}}      # RUN: the preset of the cell
-    claims: {CLAIM: TEXT}
-    """
+    """Read notes on cells and claims: `cells: {TABLE: {PRESET: TEXT}}` and `claims: {CLAIM: TEXT}`."""
 
     def check(where: str, value: Any, known: Mapping[str, Any] | None) -> Any:
         if known is None:
             if not isinstance(value, str) or not value.strip():
                 raise UserError(f"{path}: {where}: a text is expected")
             return " ".join(value.split())
-        if not isinstance(value or {}, dict):
+        value = value or {}
+        if not isinstance(value, dict):
             raise UserError(f"{path}: {where} should be a mapping, not {type(value).__name__}")
-        for key in value or {}:
-            if key not in known:
-                raise UserError(f"{path}: {unknown(f'key in {where}', key, known)}")
-        return {key: check(key, one, known[key]) for key, one in (value or {}).items()}
+        if others := [key for key in value if key not in known]:
+            raise UserError(f"{path}: {unknown(f'key in {where}', others[0], known)}")
+        return {key: check(key, one, known[key]) for key, one in value.items()}
 
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -94,10 +89,7 @@ def read_notes(path: Path, cells: Mapping[str, Iterable[str]]) -> dict[str, Any]
 
 
 def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figures: bool = False) -> str:
-    """Return the text of RESULTS.md for the records and analyses in a folder, their paths as seen from `start`.
-
-    With `figures` the paper's figures are drawn again; else those that exist are shown.
-    """
+    """Return the text of RESULTS.md, with paths as seen from `start`; with `figures`, draw the figures again."""
     records, analyses = read_results(folder, warn)
     index = RecordIndex(records, dict(analyses))
     names = [*filter(None, (figure for _, figure in CLAIMS.values())), *SPHERES]
@@ -110,17 +102,16 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
     ablations = ablations_on_cifar100(index)
     claims = check_claims(tables["table1"], index, analyses)
     shown = [row for some in (*rows.values(), *(table.rows for table in ablations)) for row in some]
-    used = {path for row in shown for path, _ in row.records.values()}
+    used = {path for row in shown for path in row.paths}
     used |= {path for claim in claims for path in claim.sources}
     folders = {path.parent for path in used}  # a claim that uses an analysis also uses its run
     behind = [found for found in records if found[0] in used or found[0].parent in folders]
 
     counts = [[f"Table {name[-1]}", *counted] for name, (counted, _) in cells.items()]
     verdicts = [[CLAIMS[claim.key][0], claim.verdict] for claim in claims]
-    tables_text = [f"## Table {name[-1]}: {TARGETS[name].title}\n\n{text}" for name, (_, text) in cells.items()]
+    texts = {f"{name[-1]}: {TARGETS[name].title}": text for name, (_, text) in cells.items()}
     for table in ablations:
-        title = f"## Table {table.target.name[-1]}: {table.target.title}, on CIFAR100"
-        tables_text.append(f"{title}\n\n{markdown(cells_grid(table))}")
+        texts[f"{table.target.name[-1]}: {table.target.title}, on CIFAR100"] = markdown(cells_grid(table))
     sections = []
     for claim in claims:
         pictures = pictures_of(CLAIMS[claim.key][1], folder, start)
@@ -141,14 +132,19 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
         tolerance=TOLERANCE,
         counts=markdown(Grid(["table", "cells", "run", "verified"], counts)),
         verdicts=markdown(Grid(["claim", "verdict"], verdicts, words=2)),
-        cells="\n".join(tables_text),
+        cells="\n".join(f"## Table {title}\n\n{text}" for title, text in texts.items()),
         claims="\n".join(sections),
     )
 
 
 def paper_table(name: str, data: str, index: RecordIndex) -> Table:
     """Return a table of the paper. A row that was run in several precisions appears once for each."""
-    rows = [one for row in expand(TARGETS[name], data) for one in by_precision(row, index) or [row]]
+    rows: list[Row] = []
+    for row in expand(TARGETS[name], data):
+        runs: dict[str, list[Found]] = {}
+        for found in index.runs(row.config):
+            runs.setdefault(precision_of(found), []).append(found)
+        rows += [replace(with_records(row, runs[one]), precision=one) for one in sorted(runs)] or [row]
     return Table(TARGETS[name], data, rows)
 
 

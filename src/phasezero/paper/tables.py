@@ -60,6 +60,10 @@ class Row:
         first, *later = protocol.phase_sizes or (protocol.base, protocol.step)
         return str(first), "+".join(map(str, later)) or "-", protocol.memory.removeprefix("per_class:")
 
+    @property
+    def paths(self) -> list[Path]:
+        return [path for path, _ in self.records.values()]
+
     def seeded(self, seed: int) -> RunConfig:
         return replace(self.config, seed=seed)
 
@@ -78,6 +82,11 @@ class Table:
     """What --method and --step chose, where they left rows out."""
     diverged: int = 0
     """How many of the runs without a record are known to have diverged."""
+
+    @property
+    def missing(self) -> list[RunConfig]:
+        """Return the runs without a record."""
+        return [row.seeded(seed) for row in self.rows for seed in self.seeds if seed not in row.records]
 
     @property
     def replaced(self) -> str:
@@ -100,10 +109,11 @@ class Table:
     def remarks(self) -> list[str]:
         """Return what keeps these numbers from being the paper's; every output shows it."""
         said = [self.replaced]
-        configs = [(row.config, usual_config(row.config)) for row in self.rows if self.data == "glyphs"]
-        later = {tuple(one.training.later.epochs for one in pair) for pair in configs}
-        for epochs, usual in sorted(pair for pair in later if pair[0] < pair[1]):
-            said.append(f"Later phases are trained for {epochs} epochs instead of the preset's {usual}.")
+        configs = [row.config for row in self.rows if self.data == "glyphs"]
+        later = {(one.training.later.epochs, usual_config(one).training.later.epochs) for one in configs}
+        for epochs, usual in sorted(later):
+            if epochs < usual:
+                said.append(f"Later phases are trained for {epochs} epochs instead of the preset's {usual}.")
         if self.settings:
             said.append(f"Changed by hand: {', '.join(f'{key}={value}' for key, value in self.settings.items())}.")
         if self.chosen:
@@ -113,8 +123,7 @@ class Table:
         used = [(row, sorted(set(map(precision_of, row.records.values())))) for row in self.rows]
         if mixed := [f"{self.label(row.config)}: {', '.join(some)}" for row, some in used if len(some) > 1]:
             said.append(f"Runs in different precisions are averaged together ({'; '.join(mixed)}).")
-        missing = sum(seed not in row.records for row in self.rows for seed in self.seeds) - self.diverged
-        for number, what in ((self.diverged, "diverged"), (missing, "are missing")):
+        for number, what in ((self.diverged, "diverged"), (len(self.missing) - self.diverged, "are missing")):
             if number:
                 said.append(f"{number} of {len(self.seeds) * len(self.rows)} runs {what}.")
         return [*filter(None, [*said, self.target.note])]
@@ -137,10 +146,8 @@ class Table:
         return " + ".join(parts)
 
     def published(self, row: Row) -> PublishedCell | None:
-        """Return the paper's cell for a row.
-
-        There is none for models and for a curve over coefficients on other data, where another coefficient is usual.
-        """
+        """Return the paper's cell for a row, if it has one."""
+        # On other data another coefficient is usual, so a curve over coefficients has no cell there.
         if row.extra or self.target.shows_models or (self.target.view == "sweep" and self.replaced):
             return None
         return published_cell(row.config, self.dataset)
@@ -231,10 +238,7 @@ def _curve(table: Table, row: Row) -> dict[int, Cell]:
 
 
 def methods_grid(table: Table) -> Grid:
-    """Return Table 1 as the paper prints it: one line a method, three columns for each S (ours, the paper's, the gap).
-
-    Below each line with a phase-0 term is what the term gains: ours and the paper's.
-    """
+    """Return Table 1 as the paper prints it: a line for each method, and below it what its phase-0 term gains."""
     by_label: dict[str, dict[str, Row]] = {}
     for row in table.rows:
         by_label.setdefault(table.label(row.config), {})[row.sizes[1]] = row
@@ -275,11 +279,11 @@ def write_texts(table: Table, output: Output, base: Path) -> list[Path]:
     if behind:
         text += "\n## Records\n\n" + markdown(Grid(["method", "run", "seed", "computed on", "record"], behind, words=5))
     csv = comma_separated(_for_programs(table, output.grid, start))
-    written = {".md": text, ".tex": "\n".join(map(latex, grids)), ".csv": csv}
-    paths = {suffix: base.with_name(base.name + suffix) for suffix in written}
-    for suffix, path in paths.items():
-        write_whole(path, written[suffix])
-    return list(paths.values())
+    texts = {".md": text, ".tex": "\n".join(map(latex, grids)), ".csv": csv}
+    written = {base.with_name(base.name + suffix): text for suffix, text in texts.items()}
+    for path, text in written.items():
+        write_whole(path, text)
+    return list(written)
 
 
 def _for_programs(table: Table, grid: Grid, start: Path) -> Grid:
@@ -295,7 +299,7 @@ def _for_programs(table: Table, grid: Grid, start: Path) -> Grid:
     remarks = " ".join(table.remarks)
     lines: list[list[Cell]] = []
     for line, row in zip(grid.rows, rows, strict=True):
-        paths = [relative(path, start) for path, _ in row.records.values()] if row else []
+        paths = [relative(path, start) for path in row.paths] if row else []
         plain = [NOTHING if cell == NOT_RUN else cell for cell in line]  # a column of numbers has no words
         lines.append([*plain, table.data, remarks, " ".join(paths)])
     return Grid([*grid.header, "data", "remarks", "records"], lines)

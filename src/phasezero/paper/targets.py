@@ -24,7 +24,7 @@ class Block:
     runs: Sequence[str]
     """METHOD[+TERM[:WEIGHT]]. A weight that is left out is the published one for the data."""
     bases: Sequence[int] = ()
-    """Empty: the data set's own (50; ImageNet: 100). Likewise the steps (10, 5, 2; ImageNet: 100, 50)."""
+    """Empty: the data set's own, like the steps."""
     steps: Sequence[int] = ()
     exemplars: Sequence[int] = (20,)
     sizes: Sequence[Sequence[int]] = ()
@@ -61,8 +61,8 @@ class Target:
         return (0,) if self.shows_models else (0, 1, 2)
 
 
-_TEXT = resources.files("phasezero.paper").joinpath("targets.yaml").read_text(encoding="utf-8")
+_FILE = resources.files("phasezero.paper").joinpath("targets.yaml")
 TARGETS = {
     name: Target(name, **{**facts, "blocks": [Block(**block) for block in facts["blocks"]]})
-    for name, facts in yaml.safe_load(_TEXT).items()
+    for name, facts in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()
 }
