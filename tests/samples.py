@@ -21,6 +21,7 @@ from phasezero.nets import Features
 from phasezero.presets import build_config
 from phasezero.records.analysis import FORMAT, Analysis, Measurement
 from phasezero.records.run import Environment, data_record, phase_record, run_record
+from phasezero.report.grid import Grid, markdown
 
 Make = Callable[..., RunConfig]
 """The fixture `toy_config`."""
@@ -224,6 +225,13 @@ def make_record(
         timing={"started": "2026-01-02T03:04:05Z", "seconds_total": 15.6, "reused_phase_zero": False},
         environment={**ENVIRONMENT},
     )
+
+
+def line_of(table: str | Grid, *start: str) -> list[str]:
+    """Return the cells after these in the only line of a table, or of a text with tables, that begins with them."""
+    text = markdown(table) if isinstance(table, Grid) else table
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {' | '.join(start)} |")]
+    return [cell.strip() for cell in line.strip("|").split(" | ")][len(start) :]
 
 
 def train(config: RunConfig, **options: Any) -> Record:

@@ -23,7 +23,7 @@ from phasezero.records.analysis import SPLITS, Analysis, analysis_name, read_ana
 from phasezero.records.run import Record
 from phasezero.report.grid import markdown
 from phasezero.runs.session import CHECKPOINT
-from samples import analysis_of
+from samples import analysis_of, line_of
 
 Make = Callable[..., Record]
 Draw = Callable[..., Output]
@@ -53,11 +53,6 @@ def drawn(record_of: Make, tmp_path: Path) -> Draw:
     return show
 
 
-def cells(text: str, start: str) -> list[str]:
-    (line,) = [line for line in text.splitlines() if line.startswith(f"| {start} |")]
-    return [cell.strip() for cell in line.strip("|").split(" | ")]
-
-
 def test_fig_3_counts_every_shared_class_and_names_the_one_it_draws(drawn: Draw, tmp_path: Path) -> None:
     """Models of 2, 3 and 4 classes replace those of 10, 25 and 50: class 1 rises from the first to the second."""
     models = {"sizes10": [0.6, 0.3], "sizes25": [0.5, 0.4, 0.9], "sizes50": [0.4, 0.3, 0.8, 0.7]}
@@ -67,7 +62,7 @@ def test_fig_3_counts_every_shared_class_and_names_the_one_it_draws(drawn: Draw,
     assert "means over the 2 classes that the models are compared on" in output.grid.caption
     text = (tmp_path / "fig3.md").read_text()
     # alpha_1 over classes 0 and 1 alone, though the larger models have more.
-    assert cells(text, "lucir/glyphs/sizes50")[4] == "0.350"
+    assert line_of(text, "lucir/glyphs/sizes50")[3] == "0.350"
     first, second = json.loads((tmp_path / "fig3-findings.json").read_text())["findings"][::3]
     assert (first["claim"], first["k"], first["cases"], first["holds"]) == ("more classes", 1, 2, 1)
     assert [case["class_name"] for case in first["exceptions"]] == ["class 1"]
@@ -86,12 +81,8 @@ def test_fig_10_looks_only_at_classes_that_came_after_phase_0(drawn: Draw, tmp_p
     assert "Class drawn: class 2." in output.grid.caption
     assert "means over the 2 classes after phase 0 that the models are compared on" in output.grid.caption
     text = (tmp_path / "fig10.md").read_text()
-    for name, mean in (
-        (f"lucir/glyphs/{pair}", 0.7),
-        (f"lucir+cwd/glyphs/{pair}", 0.5),
-        ("lucir/glyphs/sizes100", 0.4),
-    ):
-        assert cells(text, name)[4] == f"{mean:.3f}"
+    names = (f"lucir/glyphs/{pair}", f"lucir+cwd/glyphs/{pair}", "lucir/glyphs/sizes100")
+    assert [line_of(text, name)[3] for name in names] == ["0.700", "0.500", "0.400"]
     found = json.loads((tmp_path / "fig10-findings.json").read_text())["findings"]
     assert {one["classes"] for one in found} == {2}
     (nearer,) = [one for one in found if one["claim"] == "nearer to the oracle" and one["k"] == 1]

@@ -50,15 +50,13 @@ def test_methods_and_steps_choose_rows() -> None:
 @pytest.mark.parametrize("target", ["table2", "fig2", "fig6"])
 def test_a_method_that_the_target_does_not_list_is_added(method: str, target: str) -> None:
     """Without a published number, even where another table of the paper has one."""
-    (table,) = plan(Request((target,), ("cifar100",), methods=("lucir", method)))
-    added = [row for row in table.rows if row.extra]
-    listed = expand(TARGETS[target], "cifar100")
-    protocols = list(dict.fromkeys(replace(row.config.protocol) for row in listed))
     if (target, method) == ("fig6", "lucir+cwd:0.75"):  # which the figure has
         (table,) = plan(Request((target,), ("cifar100",), methods=(method,), steps=(5,)))
         assert names(table) == ["lucir+cwd:0.75/cifar100/b50s5"]
         return
-    assert [row.config.protocol for row in added] == protocols
+    (table,) = plan(Request((target,), ("cifar100",), methods=("lucir", method)))
+    added, listed = [row for row in table.rows if row.extra], expand(TARGETS[target], "cifar100")
+    assert [row.config.protocol for row in added] == list(dict.fromkeys(row.config.protocol for row in listed))
     assert {row.config.name.partition("/")[0] for row in added} == {method}
     assert {row.config.name for row in listed} == {row.config.name for row in table.rows if not row.extra}
     assert [table.published(row) for row in added] == [None] * len(added)
@@ -68,15 +66,14 @@ def test_a_method_that_the_target_does_not_list_is_added(method: str, target: st
 
 
 def test_plug_ins_can_be_put_next_to_the_papers_table(plug_ins: None, tmp_path: Path) -> None:
-    request = Request(("table1", "fig5"), ("my-data", "glyphs"), methods=("lucir", "mine", "mine+my-term"), steps=(5,))
-    tables = plan(request)
-    own = ["mine/my-data/b50s5", "mine+my-term/my-data/b50s5"]
-    assert names(tables[0]) == ["lucir/my-data/b50s5", "lucir+cwd/my-data/b50s5", *own]
+    tables = plan(Request(("table1", "fig5"), ("my-data",), methods=("lucir", "mine", "mine+my-term"), steps=(5,)))
+    methods = ("lucir", "lucir+cwd", "mine", "mine+my-term")
+    assert names(tables[0]) == [f"{method}/my-data/b50s5" for method in methods]
     assert "my-data replaces CIFAR100, ImageNet100 and ImageNet" in tables[0].caption
     assert "Not in the paper: mine, mine + my-term." in tables[0].caption
-    assert [row.panel for row in tables[2].rows] == ["LUCIR", "LUCIR", "mine", "mine"]
+    assert [row.panel for row in tables[1].rows] == ["LUCIR", "LUCIR", "mine", "mine"]
     order = missing_runs(tables)
-    assert len(order) == 3 * 2 * 4
+    assert len(order) == 3 * 4  # the same runs in both
     assert min(estimate(order, [], tmp_path).next_phase) > 0
     for name in ("table2", "fig10"):  # which have explicit numbers of classes: checked when the data is loaded
         assert plan(Request((name,), ("my-data",)))[0].data == "my-data"
@@ -105,16 +102,16 @@ def test_what_cannot_be_shown_is_an_error(request_: Request, message: str) -> No
 
 
 def test_data_and_seeds_are_the_papers_unless_said() -> None:
-    assert [table.data for table in plan(Request(("table1",)))] == ["cifar100", "imagenet100-cwd", "imagenet"]
-    assert [table.data for table in plan(Request(("table2",), ("glyphs", "cifar100", "glyphs")))] == [
-        "glyphs",
-        "cifar100",
-    ]
-    assert [table.data for table in plan(Request(("table2", "fig1", "fig3"), ("folder:x",)))] == ["folder:x"] * 3
+    def planned(*targets: str, data: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+        return [(table.target.name, table.data) for table in plan(Request(targets, data))]
+
+    assert planned("table1") == [("table1", data) for data in ("cifar100", "imagenet100-cwd", "imagenet")]
+    assert planned("table2", data=("glyphs", "cifar100", "glyphs")) == [("table2", "glyphs"), ("table2", "cifar100")]
+    assert {data for _, data in planned("table2", "fig1", "fig3", data=("folder:x",))} == {"folder:x"}
+    assert [name for name, _ in planned("fig5", "table2", "fig5")] == ["fig5", "table2"]
+    assert {name for name, _ in planned("all")} == set(TARGETS)
     assert plan(Request(("table1",)))[0].seeds == (0, 1, 2)
     assert plan(Request(("fig3",), seeds=(4,)))[0].seeds == (4,)
-    assert [table.target.name for table in plan(Request(("fig5", "table2", "fig5")))] == ["fig5", "table2"]
-    assert {table.target.name for table in plan(Request(("all",)))} == set(TARGETS)
 
 
 def lucir(**settings: object) -> Row:
@@ -181,11 +178,10 @@ def test_of_a_seed_in_two_precisions_the_usual_one_is_taken(record_of: Make) -> 
 
 
 def test_runs_that_share_phase_0_do_not_start_together() -> None:
-    order = missing_runs(plan(Request(("table1",), ("glyphs",), seeds=(0,))))
+    order = [phase_zero_of(config) for config in missing_runs(plan(Request(("table1",), ("glyphs",), seeds=(0,))))]
     assert len(order) == 27
-    first = order[:7]
-    assert len({phase_zero_of(config) for config in first}) == 7  # LUCIR's is AANet's too
-    assert {phase_zero_of(config) for config in order} == {phase_zero_of(config) for config in first}
+    assert len(set(order)) == 7  # LUCIR's is AANet's too
+    assert set(order[:7]) == set(order)
 
 
 def test_a_run_of_two_targets_is_run_once() -> None:
@@ -194,10 +190,9 @@ def test_a_run_of_two_targets_is_run_once() -> None:
     assert len(order) == 27 + 20 - 4
 
 
-def analysed(folder: Path, config: RunConfig, record: Record, alpha: float = 0.5) -> tuple[Path, Record]:
+def analysed(folder: Path, config: RunConfig, record: Record) -> tuple[Path, Record]:
     """A run whose phase 0 was analysed."""
-    made = analysis_of(config, [alpha] * 50, name=config.name, information=-100.0 - 100.0 * alpha)
-    write_analysis(folder / analysis_name(0), made)
+    write_analysis(folder / analysis_name(0), analysis_of(config, [0.5] * 50, name=config.name))
     return folder / "record.json", record
 
 
@@ -230,17 +225,11 @@ def test_a_longer_run_replaces_a_run_of_phase_0_alone(record_of: Make, tmp_path:
 
 def test_precision_and_method_decide_between_analyses(record_of: Make, tmp_path: Path) -> None:
     """LUCIR exists in two precisions. AANet's phase 0 is LUCIR's by its settings, and replaces it only where needed."""
-    made = (
-        ("lucir", 0, "bf16"),
-        ("lucir", 0, "fp16"),
-        ("lucir+cwd", 0, "fp16"),
-        ("aanet", 0, "fp16"),
-        ("aanet", 1, "fp16"),
-    )
     exist = []
-    for name, seed, precision in made:
-        config = preset(f"{name}/cifar100/b50s10", seed=seed)
-        exist.append(analysed(tmp_path / f"{name}-{seed}-{precision}", config, record_of(config, precision=precision)))
+    for run in ("lucir-0-bf16", "lucir-0-fp16", "lucir+cwd-0-fp16", "aanet-0-fp16", "aanet-1-fp16"):
+        name, seed, precision = run.split("-")
+        config = preset(f"{name}/cifar100/b50s10", seed=int(seed))
+        exist.append(analysed(tmp_path / run, config, record_of(config, precision=precision)))
 
     def used(**settings: object) -> list[str]:
         table = attached(Request(("fig7",), ("cifar100",), (0, 1), settings=settings), exist)

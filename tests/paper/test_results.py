@@ -20,6 +20,7 @@ from phasezero.presets import build_config, preset
 from phasezero.records.run import Record, summarise, write_record
 from phasezero.report import style
 from phasezero.runs.session import CHECKPOINT
+from samples import line_of
 
 Make = Callable[..., Record]
 Keep = Callable[..., None]
@@ -43,13 +44,6 @@ def draw(folder: Path, source: Path | None = None) -> list[Path]:
     return draw_figures(FIGURES, folder, RecordIndex(records, dict(analyses)))
 
 
-def row(text: str, *cells: str) -> list[str]:
-    """The one line of a table that starts with these cells."""
-    start = "| " + " | ".join(cells) + " |"
-    (line,) = [line for line in text.splitlines() if line.startswith(start)]
-    return [cell.strip() for cell in line.strip("|").split(" | ")][len(cells) :]
-
-
 @pytest.mark.parametrize(
     ("values", "cells", "counts"),
     [  # in the first, no run is near the paper, but their mean is
@@ -63,12 +57,12 @@ def test_three_seeds_within_the_tolerance_verify_a_cell(
 ) -> None:
     keep(preset("lucir/cifar100/b50s10"), values)
     text = text_of(folder)
-    assert row(text, *LUCIR) == ["fp16", *cells]
-    assert row(text, "Table 1") == ["72", *counts]
+    assert line_of(text, *LUCIR) == ["fp16", *cells]
+    assert line_of(text, "Table 1") == ["72", *counts]
     assert "71 cells were not run: CIFAR100 (26), ImageNet100 (27), ImageNet (18)." in text
     assert "20 cells were not run: ImageNet100 (20)." in text
     assert "| results/lucir-cifar100-b50s10-fp16/seed1/record.json |" in text
-    assert f"{len(values)} and 0" in row(text, "CIFAR100", "LUCIR", "10")  # runs without a partner are counted
+    assert f"{len(values)} and 0" in line_of(text, "CIFAR100", "LUCIR", "10")  # runs without a partner are counted
 
 
 def test_precisions_are_not_mixed_and_seeds_not_counted_twice(keep: Keep, record_of: Make, folder: Path) -> None:
@@ -77,9 +71,9 @@ def test_precisions_are_not_mixed_and_seeds_not_counted_twice(keep: Keep, record
     keep(config, [67.0], "tf32")
     write_record(folder / "z.json", record_of(config, 50.0, "fp16"))
     text = text_of(folder)
-    assert row(text, *LUCIR, "fp16")[:2] == ["66.25 ± 0.07", "2"]
-    assert "seed 0 was run more than once" in row(text, *LUCIR, "fp16")[-1]
-    assert row(text, *LUCIR, "tf32")[:2] == ["67.00", "1"]
+    assert line_of(text, *LUCIR, "fp16")[:2] == ["66.25 ± 0.07", "2"]
+    assert "seed 0 was run more than once" in line_of(text, *LUCIR, "fp16")[-1]
+    assert line_of(text, *LUCIR, "tf32")[:2] == ["67.00", "1"]
 
 
 def test_a_changed_run_is_no_cell_and_says_what_was_changed(keep: Keep, folder: Path) -> None:
@@ -87,7 +81,7 @@ def test_a_changed_run_is_no_cell_and_says_what_was_changed(keep: Keep, folder: 
     keep(changed, [66.27, 66.27, 66.27])
     text = text_of(folder)
     assert "72 cells were not run" in text
-    assert row(text, "mine")[-1] == "training.first.lr=0.05"
+    assert line_of(text, "mine")[-1] == "training.first.lr=0.05"
 
 
 def test_icarl_counts_by_its_nearest_mean_classifier(record_of: Make, folder: Path) -> None:
@@ -95,7 +89,7 @@ def test_icarl_counts_by_its_nearest_mean_classifier(record_of: Make, folder: Pa
     for phase in record["phases"]:
         phase["accuracy"]["nearest_mean"] = 60.0
     write_record(folder / "record.json", {**record, "summary": summarise(record["phases"])})
-    assert row(text_of(folder), "CIFAR100", "iCaRL", "50", "10", "20")[1] == "60.00"
+    assert line_of(text_of(folder), "CIFAR100", "iCaRL", "50", "10", "20")[1] == "60.00"
 
 
 def test_ablations_on_cifar100_are_shown_apart_and_verify_nothing(keep: Keep, folder: Path) -> None:
@@ -107,11 +101,11 @@ def test_ablations_on_cifar100_are_shown_apart_and_verify_nothing(keep: Keep, fo
     assert "## Table 2: The number of classes B of phase 0, on CIFAR100" in text
     assert "cifar100 replaces ImageNet100" in text
     # Ours, n, the paper's number on ImageNet100; no gap.
-    cells = row(text, "LUCIR + CwD", "20", "10", "20")
+    cells = line_of(text, "LUCIR + CwD", "20", "10", "20")
     assert cells == ["61.00 ± 0.00", "3", "62.49 ± 0.36", "-", "+0.00", "+1.28"]
-    assert row(text, "LUCIR (fp16)", "50", "10", "10")[:2] == ["61.50 ± 0.71", "2"]
-    assert row(text, "LUCIR (tf32)", "50", "10", "10")[:2] == ["70.00", "1"]
-    assert row(text, "Table 2") == ["20", "0", "0"]
+    assert line_of(text, "LUCIR (fp16)", "50", "10", "10")[:2] == ["61.50 ± 0.71", "2"]
+    assert line_of(text, "LUCIR (tf32)", "50", "10", "10")[:2] == ["70.00", "1"]
+    assert line_of(text, "Table 2") == ["20", "0", "0"]
     assert "## Records that are no cell" not in text
 
 
@@ -134,7 +128,7 @@ def test_notes_are_printed_next_to_their_cell_and_claim(folder: Path) -> None:
     cells = "cells: {table1: {bic/cifar100/b50s10: It was tried.}}\n"
     (folder / "notes.yaml").write_text(f"{cells}claims:\n{claims}")
     text = text_of(folder)
-    assert row(text, "CIFAR100", "BiC", "50", "10", "20")[-1] == "not run. It was tried."
+    assert line_of(text, "CIFAR100", "BiC", "50", "10", "20")[-1] == "not run. It was tried."
     for key, (title, _) in CLAIMS.items():
         assert f"Note: About {key}." in text.partition(f"### {title}")[2].partition("\n### ")[0]
 

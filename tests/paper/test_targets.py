@@ -21,13 +21,14 @@ from phasezero.records.files import slug
 from phasezero.records.run import Record
 from phasezero.report.grid import Grid
 from phasezero.report.published import published_cells
+from samples import line_of
 
 # Counted by hand from the paper: rows times columns of a table, lines of a figure.
 TABLE1 = {"cifar100": 9 * 3, "imagenet100-cwd": 9 * 3, "imagenet": 9 * 2, "glyphs": 9 * 3}
-TABLES = {"table2": 2 * 5 * 2, "table3": 2 * 5 * 2, "table4": 4}
-FIGURES = {"fig2": 2 * 5, "fig3": 4, "fig4": 3 * 3 + 1, "fig5": 6, "fig6": 6 * 2, "fig7": 6, "fig9": 4, "fig10": 3}
+OTHERS = {"table2": 2 * 5 * 2, "table3": 2 * 5 * 2, "table4": 4, "fig2": 2 * 5, "fig3": 4, "fig4": 3 * 3 + 1, "fig5": 6}
+OTHERS |= {"fig6": 6 * 2, "fig7": 6, "fig9": 4, "fig10": 3, "fig11": 2 * 6}
 RUNS = {("table1", data): count for data, count in TABLE1.items()}
-RUNS |= {(name, "imagenet100-cwd"): count for name, count in (TABLES | FIGURES | {"fig11": 2 * 6}).items()}
+RUNS |= {(name, "imagenet100-cwd"): count for name, count in OTHERS.items()}
 RUNS |= {("fig1", "cifar100"): 4, ("fig8", "cifar100"): 2}
 
 
@@ -51,19 +52,22 @@ DATA = {"cifar100": "CIFAR100", "imagenet100-cwd": "ImageNet100", "imagenet": "I
 PRINTED = ("table1_main", "table2_ablation_B", "table3_ablation_R", "table4_decorrelation")
 
 
+def table_of(name: str, data: str, *request: Request) -> Table:
+    return Table(TARGETS[name], data, expand(TARGETS[name], data, *request))
+
+
 def test_the_tables_are_the_published_cells_and_nothing_else() -> None:
     ours = Counter()
     for printed in PRINTED:
         name = printed.partition("_")[0]
-        for data in TARGETS[name].data:
-            table = Table(TARGETS[name], data, expand(TARGETS[name], data))
+        for table in (table_of(name, data) for data in TARGETS[name].data):
             for row in table.rows:
                 config = row.config
                 terms = [term.name for term in config.initial]
                 method = "aanet(lucir)" if config.method.name == "aanet" else config.method.name
                 method += {"decov": "+dc", "sdc": "+sdc"}.get("".join(terms), "")
                 sizes = config.protocol.base, config.protocol.step, int(config.protocol.memory.split(":")[1])
-                key = (printed, DATA[data], method, terms == ["cwd"], *sizes)
+                key = (printed, DATA[table.data], method, terms == ["cwd"], *sizes)
                 ours[key] += 1
                 cell = table.published(row)
                 assert cell is not None
@@ -81,21 +85,12 @@ def test_every_run_is_the_preset_of_its_name_and_can_run(name: str) -> None:
 
 
 PAIR, SIZES = ("lucir", "lucir+cwd"), ("sizes10", "sizes25", "sizes50", "sizes100")
-BETAS = (
-    "lucir",
-    *(f"lucir+mimic:{beta}" for beta in (1, 5)),
-    "lucir+mimic",
-    *(f"lucir+mimic:{beta}" for beta in (15, 30)),
-)
+BETAS = ("lucir", "lucir+mimic", *(f"lucir+mimic:{beta}" for beta in (1, 5, 15, 30)))
 
 
 @pytest.mark.parametrize(
     ("target", "data", "methods", "phases"),
     [
-        ("table1", "imagenet", (*PAIR, "podnet"), ("b100s100", "b100s50")),
-        ("table2", "imagenet100-cwd", PAIR, [f"b{base}s{step}" for base in (10, 20, 30, 40, 50) for step in (10, 5)]),
-        ("table3", "imagenet100-cwd", PAIR, [f"b50s{step}{kept}" for kept in ("r40", "r5", "") for step in (10, 5)]),
-        ("table4", "imagenet100-cwd", (*PAIR, "lucir+decov", "lucir+sdc"), ["b50s10"]),
         ("fig3", "cifar100", ["lucir"], SIZES),
         ("fig4", "cifar100", ["lucir", "lucir+cwd", "lucir+cwd:1"], SIZES[:3]),
         ("fig5", "imagenet100-cwd", (*PAIR, "aanet", "podnet+cwd"), ["b50s5"]),
@@ -105,7 +100,7 @@ BETAS = (
         ("fig11", "imagenet100-cwd", BETAS, ("b50s10", "b10s10")),
     ],
 )
-def test_targets_show_what_they_are_about(
+def test_figures_show_what_they_are_about(
     target: str, data: str, methods: Sequence[str], phases: Sequence[str]
 ) -> None:
     rows = {row.config.name for row in expand(TARGETS[target], data)}
@@ -113,18 +108,18 @@ def test_targets_show_what_they_are_about(
 
 
 def test_a_curve_over_eta_names_every_eta() -> None:
-    for data, usual in (("glyphs", "0.1"), ("cifar100", "0.5")):
-        grid = cells_grid(Table(TARGETS["fig6"], data, expand(TARGETS["fig6"], data)))
-        names = [str(line[0]) for line in grid.rows]
-        assert "LUCIR + CwD" not in names
-        assert f"LUCIR + CwD (eta {usual})" in names
-    plain = cells_grid(Table(TARGETS["table2"], "glyphs", expand(TARGETS["table2"], "glyphs")))
-    assert {str(line[0]) for line in plain.rows} == {"LUCIR", "LUCIR + CwD"}
+    def names(name: str, data: str) -> set[str]:
+        return {str(line[0]) for line in cells_grid(table_of(name, data)).rows}
+
+    assert "LUCIR + CwD" not in names("fig6", "glyphs") | names("fig6", "cifar100")
+    assert "LUCIR + CwD (eta 0.1)" in names("fig6", "glyphs")
+    assert "LUCIR + CwD (eta 0.5)" in names("fig6", "cifar100")
+    assert names("table2", "glyphs") == {"LUCIR", "LUCIR + CwD"}
 
 
 def test_only_the_usual_coefficient_on_the_papers_data_has_a_published_cell() -> None:
     def published(name: str, data: str) -> list[bool]:
-        table = Table(TARGETS[name], data, expand(TARGETS[name], data))
+        table = table_of(name, data)
         return [table.published(row) is not None for row in table.rows]
 
     assert published("fig6", "imagenet100-cwd") == [True, False, False, True, False, False] * 2
@@ -154,10 +149,10 @@ def test_the_spheres_have_two_phases_of_two_classes_and_a_small_eta() -> None:
     ],
 )
 def test_glyphs_are_shortened_openly(name: str, request_: Request, epochs: int) -> None:
-    table = Table(TARGETS[name], "glyphs", expand(TARGETS[name], "glyphs", request_))
-    usual = preset("lucir/glyphs/b50s2").training
-    assert {row.config.training.later.epochs for row in table.rows if row.config.method.name == "lucir"} == {epochs}
-    assert {row.config.training.first for row in table.rows if row.config.method.name == "lucir"} == {usual.first}
+    table = table_of(name, "glyphs", request_)
+    found = [row.config.training for row in table.rows if row.config.method.name == "lucir"]
+    assert {training.later.epochs for training in found} == {epochs}
+    assert {training.first for training in found} == {preset("lucir/glyphs/b50s2").training.first}
     assert (f"{epochs} epochs instead of the preset's 6" in table.caption) == (epochs < 6)
 
 
@@ -187,11 +182,6 @@ Make = Callable[..., Record]
 PATH = Path("there/record.json")
 
 
-def row(grid: Grid, *start: str) -> list[str]:
-    (found,) = [one for one in grid.lines()[1:] if one[: len(start)] == list(start)]
-    return found[len(start) :]
-
-
 def columns(path: Path, *names: str) -> list[tuple[str, ...]]:
     with path.open() as file:
         return [tuple(one[name] for name in names) for one in csv.DictReader(file)]
@@ -199,12 +189,12 @@ def columns(path: Path, *names: str) -> list[tuple[str, ...]]:
 
 @pytest.fixture
 def with_averages(record_of: Make) -> Callable[..., Table]:
-    """A table whose rows have records with these averages, by the run's name."""
+    """A table on CIFAR100 whose rows have records with these averages, by method and phases."""
 
-    def make(table: Table, averages: Mapping[str, Sequence[float]]) -> Table:
-        rows = []
+    def make(request: Request, averages: Mapping[str, Sequence[float]]) -> Table:
+        (table,), rows = plan(request), []
         for one in table.rows:
-            values = enumerate(averages.get(one.config.name, []))
+            values = enumerate(averages.get(one.config.name.replace("/cifar100", ""), []))
             rows.append(replace(one, records={s: (PATH, record_of(one.seeded(s), value)) for s, value in values}))
         return replace(table, rows=rows)
 
@@ -213,54 +203,48 @@ def with_averages(record_of: Make) -> Callable[..., Table]:
 
 @pytest.fixture
 def table1(with_averages: Callable[..., Table]) -> Table:
-    averages = {"lucir/cifar100/b50s10": [66.0, 67.0], "lucir+cwd/cifar100/b50s10": [67.0, 68.0, 69.0]}
-    (table,) = plan(Request(("table1",), ("cifar100",)))
-    return with_averages(table, {**averages, "lucir/cifar100/b50s5": [60.0]})
+    averages = {"lucir/b50s10": [66.0, 67.0], "lucir+cwd/b50s10": [67.0, 68.0, 69.0], "lucir/b50s5": [60.0]}
+    return with_averages(Request(("table1",), ("cifar100",)), averages)
 
 
 def test_table_1_has_n_in_each_cell_and_the_gain_under_cwd(table1: Table) -> None:
     grid = methods_grid(table1)
     assert grid.header == ["method", "S=10", "paper", "gap", "S=5", "paper", "gap", "S=2", "paper", "gap"]
-    assert row(grid, "LUCIR")[:4] == ["66.50 ± 0.71 (n=2)", "66.27 ± 0.28", "+0.23", "60.00 (n=1)"]
-    assert row(grid, "LUCIR + CwD")[:4] == ["68.00 ± 1.00 (n=3)", "67.26 ± 0.16", "+0.74", "not run"]
-    names = [str(one[0]) for one in grid.rows]
-    assert names[3:6] == ["LUCIR", "LUCIR + CwD", "gain of CwD"]
-    assert names.count("gain of CwD") == 3
+    assert line_of(grid, "LUCIR")[:4] == ["66.50 ± 0.71 (n=2)", "66.27 ± 0.28", "+0.23", "60.00 (n=1)"]
+    assert line_of(grid, "LUCIR + CwD")[:4] == ["68.00 ± 1.00 (n=3)", "67.26 ± 0.16", "+0.74", "not run"]
+    lines = grid.lines()[1:]
+    assert [line[0] for line in lines[3:6]] == ["LUCIR", "LUCIR + CwD", "gain of CwD"]
+    assert [line[0] for line in lines].count("gain of CwD") == 3
     # 68.0 - 66.5 and 67.26 - 66.27; at S=5 and S=2 ours has no gain yet, the paper's has.
-    gain = [str(cell) for cell in grid.rows[5]]
-    assert gain == ["gain of CwD", "+1.50", "+0.99", "-", "-", "+2.09", "-", "-", "+3.85", "-"]
+    assert lines[5][1:] == ["+1.50", "+0.99", "-", "-", "+2.09", "-", "-", "+3.85", "-"]
 
 
 def test_added_methods_have_their_own_lines_and_gains(with_averages: Callable[..., Table]) -> None:
-    methods = ("lucir", "lucir-original", "lucir-original+cwd", "finetune")
-    (table,) = plan(Request(("table1",), ("cifar100",), methods=methods, steps=(10,)))
-    averages = {"lucir/cifar100/b50s10": [66.0], "finetune/cifar100/b50s10": [50.0]}
-    averages |= {"lucir-original/cifar100/b50s10": [60.0], "lucir-original+cwd/cifar100/b50s10": [63.0]}
-    grid = methods_grid(with_averages(table, averages))
+    averages = {"lucir": [66.0], "finetune": [50.0], "lucir-original": [60.0], "lucir-original+cwd": [63.0]}
+    request = Request(("table1",), ("cifar100",), methods=tuple(averages), steps=(10,))
+    grid = methods_grid(with_averages(request, {f"{method}/b50s10": some for method, some in averages.items()}))
     assert [line[:3] for line in grid.lines()[1:]] == [
         ["LUCIR", "66.00 (n=1)", "66.27 ± 0.28"],
         ["LUCIR + CwD", "not run", "67.26 ± 0.16"],
         ["gain of CwD", "-", "+0.99"],
+        ["finetune", "50.00 (n=1)", "-"],
         ["LUCIR (original)", "60.00 (n=1)", "-"],
         ["LUCIR (original) + CwD", "63.00 (n=1)", "-"],
         ["gain of CwD", "+3.00", "-"],
-        ["finetune", "50.00 (n=1)", "-"],
     ]
 
 
 def test_curves_have_their_phases(record_of: Make, tmp_path: Path) -> None:
     rows = expand(TARGETS["fig5"], "cifar100")[:2]
-    records = {}
+    records = {seed: (PATH, record_of(rows[0].seeded(seed), 70.0 + seed)) for seed in (0, 1)}
     for seed, accuracies in enumerate([(80.0, 60.0), (82.0, 61.0)]):
-        record = record_of(rows[0].seeded(seed), 70.0 + seed)
-        for phase, accuracy in zip(record["phases"], accuracies, strict=True):
+        for phase, accuracy in zip(records[seed][1]["phases"], accuracies, strict=True):
             phase["accuracy"]["head"] = accuracy
-        records[seed] = (PATH, record)
     table = Table(TARGETS["fig5"], "cifar100", [replace(rows[0], records=records), rows[1]])
     grid = curves_grid(table)
     assert grid.header[4:8] == ["phase 0", "last", "ours", "n"]
-    assert row(grid, "LUCIR")[3:7] == ["81.00 ± 1.41", "60.50 ± 0.71", "70.50 ± 0.71", "2"]
-    assert row(grid, "LUCIR + CwD")[3:7] == ["-", "-", "not run", "0"]
+    assert line_of(grid, "LUCIR")[3:7] == ["81.00 ± 1.41", "60.50 ± 0.71", "70.50 ± 0.71", "2"]
+    assert line_of(grid, "LUCIR + CwD")[3:7] == ["-", "-", "not run", "0"]
     write_texts(table, Output(grid), tmp_path / "fig5")
     found = columns(tmp_path / "fig5.csv", "4 classes", "6 classes", "6 classes std", "ours", "paper (ImageNet100)")
     assert found == [("81.0", "60.5", str(round(0.5**0.5, 6)), "70.5", "67.76"), ("", "", "", "", "69.34")]
@@ -268,20 +252,20 @@ def test_curves_have_their_phases(record_of: Make, tmp_path: Path) -> None:
 
 def test_only_the_papers_settings_have_a_gap_however_they_were_computed(table1: Table) -> None:
     fp16 = replace(table1, settings={"engine.precision": "fp16"})
-    assert row(methods_grid(fp16), "LUCIR") == row(methods_grid(table1), "LUCIR")
+    assert line_of(methods_grid(fp16), "LUCIR") == line_of(methods_grid(table1), "LUCIR")
     longer = replace(table1, settings={"training.later.epochs": 200})
-    assert row(methods_grid(longer), "LUCIR")[2] == "-"
+    assert line_of(methods_grid(longer), "LUCIR")[2] == "-"
 
 
 def test_a_row_of_models_names_its_own_records(record_of: Make, tmp_path: Path) -> None:
+    table, paths = table_of("fig1", "glyphs"), [tmp_path / f"{place}/record.json" for place in range(4)]
     rows = [
-        replace(one, records={0: (tmp_path / f"{place}/record.json", record_of(one.seeded(0)))})
-        for place, one in enumerate(expand(TARGETS["fig1"], "glyphs"))
+        replace(row, records={0: (path, record_of(row.seeded(0)))}) for row, path in zip(table.rows, paths, strict=True)
     ]
-    models = Grid(["model", "n"], [[one.config.name, "1"] for one in reversed(rows)])
-    write_texts(Table(TARGETS["fig1"], "glyphs", rows), Output(models), tmp_path / "fig1")
+    models = Grid(["model", "n"], [[row.config.name, "1"] for row in reversed(rows)])
+    write_texts(replace(table, rows=rows), Output(models), tmp_path / "fig1")
     found = dict(columns(tmp_path / "fig1.csv", "model", "records"))
-    assert found == {one.config.name: f"{place}/record.json" for place, one in enumerate(rows)}
+    assert found == {row.config.name: f"{place}/record.json" for place, row in enumerate(rows)}
 
 
 def test_runs_in_different_precisions_are_named(table1: Table, record_of: Make) -> None:
