@@ -20,7 +20,8 @@ from phasezero.records.run import Record
 from phasezero.report.grid import markdown
 from samples import analysis_of
 
-Runs = Callable[..., list[tuple[Path, Record]]]
+Records = list[tuple[Path, Record]]
+Runs = Callable[..., Records]
 Analyses = Sequence[tuple[Path, Analysis]]
 NONE = "no record yet"
 
@@ -37,9 +38,7 @@ def check(key: str, records: Sequence[tuple[Path, Record]] = (), analyses: Analy
 
 @pytest.fixture
 def runs(record_of: Callable[..., Record]) -> Runs:
-    def make(
-        name: str, values: Sequence[float], precision: str = "fp16", first: float | None = None
-    ) -> list[tuple[Path, Record]]:
+    def make(name: str, values: Sequence[float], precision: str = "fp16", first: float | None = None) -> Records:
         """A run of a preset on CIFAR100 for each seed, its phases all at the value, or phase 0 at `first`."""
         found = []
         for seed, value in enumerate(values):
@@ -53,6 +52,7 @@ def runs(record_of: Callable[..., Record]) -> Runs:
 
 
 SO_FAR = " (so far LUCIR on CIFAR100)"
+EQUAL = ([60.0], [60.0])
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,7 @@ SO_FAR = " (so far LUCIR on CIFAR100)"
         ({10: ([66.0], [67.0]), 2: ([50.0], [53.0])}, "holds", f"holds{SO_FAR}", "it grows as S shrinks"),
         ({5: ([60.0], [63.5]), 2: ([50.0], [53.0])}, "holds", f"does not hold{SO_FAR}", "(+3.50 at S=5, +3.00 at S=2)"),
         # No difference is no gain, and an equal gain no growth. By the paper LUCIR gains 1.02 and 0.62 on ImageNet.
-        (
-            {10: ([60.0], [60.0]), 5: ([60.0], [60.0])},
-            "does not hold",
-            f"does not hold{SO_FAR}",
-            "for LUCIR on ImageNet.",
-        ),
+        ({10: EQUAL, 5: EQUAL}, "does not hold", f"does not hold{SO_FAR}", "for LUCIR on ImageNet."),
     ],
 )
 def test_gains_of_cwd(

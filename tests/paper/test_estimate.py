@@ -24,17 +24,18 @@ from samples import train
 Make = Callable[..., Record]
 
 
-def device_of(config: RunConfig) -> Device:
-    return Device.choose(config.engine)
+def pace_of(config: RunConfig, first: bool, *records: Record) -> tuple[float, bool]:
+    """Seconds an image on this machine, and whether the records say so."""
+    return Pace(records).of(config, Device.choose(config.engine), first=first)
 
 
-def runs_of(*targets: str, **choice: tuple[object, ...]) -> list[RunConfig]:
-    """The runs of seed 0 on glyphs."""
-    return missing_runs(plan(Request(targets, ("glyphs",), (0,), **choice)))  # type: ignore[arg-type]
+def lucir_runs(*steps: int) -> list[RunConfig]:
+    """LUCIR and LUCIR+CwD with seed 0 on glyphs."""
+    return missing_runs(plan(Request(("table1",), ("glyphs",), (0,), ("lucir",), steps)))
 
 
 def test_estimates_from_records(record_of: Make, tmp_path: Path) -> None:
-    order = runs_of("table1", methods=("lucir",), steps=(10, 5))
+    order = lucir_runs(10, 5)
     record = record_of(order[0])
     record["environment"]["device_name"] = processor_name()
     record["phases"][0] |= {"seconds": {"total": 20.0}, "train_images": 1000, "loss": {"train": [1.0] * 10}}
@@ -51,10 +52,9 @@ def test_estimates_from_records(record_of: Make, tmp_path: Path) -> None:
     assert estimate(order, [], tmp_path).guessed
     assert estimate(order, [{**record, "phases": record["phases"][:1]}], tmp_path).guessed  # later phases are
     assert estimate(order, [record], tmp_path, workers=2).seconds == found.seconds  # each has cores of its own
-    device, other = device_of(order[0]), order[0].override({"network.name": "resnet32"})
-    assert Pace([record]).of(other, device, first=True)[1] is False
+    assert pace_of(order[0].override({"network.name": "resnet32"}), True, record)[1] is False
     record["config"] = {}  # made elsewhere: the network is not known
-    assert Pace([record]).of(order[0], device, first=True)[1] is False
+    assert pace_of(order[0], True, record)[1] is False
 
 
 def test_a_shared_phase_0_counts_for_every_run_until_it_is_finished(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_a_shared_phase_0_counts_for_every_run_until_it_is_finished(tmp_path: Pa
         for method in ("lucir", "aanet")
     )
     before = estimate([lucir, aanet], [], tmp_path)
-    (pace, _), (later, _) = (Pace([]).of(aanet, device_of(aanet), first=one) for one in (True, False))
-    phase_zero, phase_one = 2 * 168 * pace, (168 + 2 * 20) * aanet.training.later.epochs * later
+    phase_zero = 2 * 168 * pace_of(aanet, True)[0]
+    phase_one = (168 + 2 * 20) * aanet.training.later.epochs * pace_of(aanet, False)[0]
     assert before.next_phase == pytest.approx([phase_zero, phase_zero])
 
     store = tmp_path / "store"
@@ -84,7 +84,7 @@ def test_a_gpu_is_shared_by_runs_at_once_and_cores_are_not(
     record_of: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, share: int
 ) -> None:
     """A run that had a third of the GPU counts for a third of its seconds; three at once take all of it again."""
-    order = runs_of("table1", methods=("lucir",), steps=(10,))
+    order = lucir_runs(10)
     record = record_of(order[0])
     record["environment"] |= {"device": kind, "device_name": "a machine"}
     machine = SimpleNamespace(description="a machine", torch=torch.device(kind))
@@ -99,17 +99,15 @@ def test_a_phase_0_that_may_have_trained_an_oracle_gives_no_pace(record_of: Make
     config = preset("lucir+mimic/glyphs/b50s10")
     record = record_of(config)
     record["environment"]["device_name"] = processor_name()
-    known = [Pace([record]).of(config, device_of(config), first=first)[1] for first in (True, False)]
-    assert known == [False, True]
+    assert [pace_of(config, first, record)[1] for first in (True, False)] == [False, True]
 
 
 @pytest.mark.parametrize("done", [1, 2, 5])
 def test_finished_phases_cost_nothing(done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = preset("lucir/glyphs/b50s10")
     monkeypatch.setattr("phasezero.paper.estimate.finished_phases", lambda path, config: done)
-    pace, _ = Pace([]).of(config, device_of(config), first=False)
     images = [10 * 168 + 20 * old for old in range(50 + 10 * (done - 1), 100, 10)]
-    left = [config.training.later.epochs * pace * count for count in images]
+    left = [config.training.later.epochs * pace_of(config, False)[0] * count for count in images]
     found = estimate([config], [], tmp_path)
     assert (found.seconds, found.next_phase) == (pytest.approx([sum(left)]), pytest.approx([left[0]]))
 
@@ -128,8 +126,7 @@ def test_phases_in_a_checkpoint_are_finished(
 def test_an_oracle_is_paid_for_once(tmp_path: Path) -> None:
     """Fig. 1: four of the hundred classes. The oracle is panel b, so only one of the two pays for it."""
     naive, oracle, mimic, _ = (row.seeded(0) for row in plan(Request(("fig1",), ("glyphs",)))[0].rows)
-    pace = Pace([]).of(naive, device_of(naive), first=True)[0]
-    whole = 4 * 168 * naive.training.first.epochs * pace
+    whole = 4 * 168 * naive.training.first.epochs * pace_of(naive, True)[0]
     alone, with_oracle = (estimate([one], [], tmp_path).seconds[0] for one in (naive, mimic))
     assert with_oracle - alone == pytest.approx(whole)
     assert estimate([oracle, mimic], [], tmp_path).seconds == pytest.approx([whole, alone])

@@ -141,13 +141,12 @@ def test_an_analysis_that_cannot_be_used_is_made_again_elsewhere(record_of: Make
     write_analysis(theirs, other)
     if damage == "file":
         theirs.write_text("{")
-    before, made = theirs.read_text(), []
+    before, rows, made = theirs.read_text(), [replace(row, records={0: (path, record)})], []
 
     def measure(folder: Path, **_: object) -> Analysis:
         made.append(folder)
         return usual
 
-    rows = [replace(row, records={0: (path, record)})]
     for _ in range(2):  # the second time from the file that was written
         (computed,) = analyse(table_of("fig7", rows), RecordIndex(), tmp_path / "out", measure)
         assert computed["train"] == usual["train"]
@@ -216,9 +215,8 @@ def test_seeds_of_runs_with_other_names_and_lengths_are_one_model(record_of: Mak
     (table,) = plan(Request(("fig7",), ("cifar100",), seeds=(0, 1)))
     index = RecordIndex(exist)
     output = draw(attach(table, index), index, tmp_path / "fig7", (".svg",))
-    assert [line[:3] for line in output.grid.lines()[1:]] == [
-        [f"lucir{term}/cifar100/sizes50", "2", "50"] for term in ("", "+cwd")
-    ]
+    for term in ("", "+cwd"):
+        assert line_of(output.grid, f"lucir{term}/cifar100/sizes50")[:2] == ["2", "50"]
     (findings,) = output.further
     assert "100 of 100" in markdown(findings)  # classes times seeds
     assert read_analysis(exist[0][0].parent / analysis_name(0))["name"] != table.rows[0].config.name

@@ -77,8 +77,7 @@ def test_precisions_are_not_mixed_and_seeds_not_counted_twice(keep: Keep, record
 
 
 def test_a_changed_run_is_no_cell_and_says_what_was_changed(keep: Keep, folder: Path) -> None:
-    changed = preset("lucir/cifar100/b50s10").override({"training.first.lr": 0.05, "name": "mine"})
-    keep(changed, [66.27, 66.27, 66.27])
+    keep(preset("lucir/cifar100/b50s10").override({"training.first.lr": 0.05, "name": "mine"}), [66.27] * 3)
     text = text_of(folder)
     assert "72 cells were not run" in text
     assert line_of(text, "mine")[-1] == "training.first.lr=0.05"
@@ -100,9 +99,8 @@ def test_ablations_on_cifar100_are_shown_apart_and_verify_nothing(keep: Keep, fo
     text = text_of(folder)
     assert "## Table 2: The number of classes B of phase 0, on CIFAR100" in text
     assert "cifar100 replaces ImageNet100" in text
-    # Ours, n, the paper's number on ImageNet100; no gap.
-    cells = line_of(text, "LUCIR + CwD", "20", "10", "20")
-    assert cells == ["61.00 ± 0.00", "3", "62.49 ± 0.36", "-", "+0.00", "+1.28"]
+    cells = ["61.00 ± 0.00", "3", "62.49 ± 0.36", "-", "+0.00", "+1.28"]  # the paper's number has no gap
+    assert line_of(text, "LUCIR + CwD", "20", "10", "20") == cells
     assert line_of(text, "LUCIR (fp16)", "50", "10", "10")[:2] == ["61.50 ± 0.71", "2"]
     assert line_of(text, "LUCIR (tf32)", "50", "10", "10")[:2] == ["70.00", "1"]
     assert line_of(text, "Table 2") == ["20", "0", "0"]
@@ -199,9 +197,8 @@ def test_figures_are_drawn_from_what_exists_and_older_ones_removed(
 
 
 def test_each_panel_of_a_figure_counts_its_own_runs(keep: Keep, folder: Path) -> None:
-    keep(preset("lucir/cifar100/b50s5"), [60.0, 61.0, 62.0])
-    keep(preset("lucir+cwd/cifar100/b50s5"), [62.0, 63.0, 64.0])
-    keep(preset("podnet/cifar100/b50s5"), [64.0])
+    for method, values in (("lucir", [60.0, 61.0, 62.0]), ("lucir+cwd", [62.0, 63.0, 64.0]), ("podnet", [64.0])):
+        keep(preset(f"{method}/cifar100/b50s5"), values)
     draw(folder)
     lucir, podnet = (folder / "figures" / f"fig5-cifar100-{method}.svg" for method in ("lucir", "podnet"))
     assert "missing" not in words_of(lucir)

@@ -258,14 +258,13 @@ def test_only_the_papers_settings_have_a_gap_however_they_were_computed(table1: 
 
 
 def test_a_row_of_models_names_its_own_records(record_of: Make, tmp_path: Path) -> None:
-    table, paths = table_of("fig1", "glyphs"), [tmp_path / f"{place}/record.json" for place in range(4)]
-    rows = [
-        replace(row, records={0: (path, record_of(row.seeded(0)))}) for row, path in zip(table.rows, paths, strict=True)
-    ]
-    models = Grid(["model", "n"], [[row.config.name, "1"] for row in reversed(rows)])
+    table, rows = table_of("fig1", "glyphs"), []
+    for place, one in enumerate(table.rows):
+        rows.append(replace(one, records={0: (tmp_path / f"{place}/record.json", record_of(one.seeded(0)))}))
+    models = Grid(["model", "n"], [[one.config.name, "1"] for one in reversed(rows)])
     write_texts(replace(table, rows=rows), Output(models), tmp_path / "fig1")
     found = dict(columns(tmp_path / "fig1.csv", "model", "records"))
-    assert found == {row.config.name: f"{place}/record.json" for place, row in enumerate(rows)}
+    assert found == {one.config.name: f"{place}/record.json" for place, one in enumerate(rows)}
 
 
 def test_runs_in_different_precisions_are_named(table1: Table, record_of: Make) -> None:
