@@ -24,7 +24,7 @@ from phasezero.report.style import SUFFIXES, write_every_format
 from phasezero.runs.session import run_folder
 
 SHARED = 10
-"""Classes that all models of the paper's spectra share. It shows the first one, its appendix the others."""
+"""Classes that all models of the paper's spectra share. The paper shows the first class, its appendix the others."""
 
 Measure = Callable[..., Analysis]
 """Makes the analysis of a run's model, as `analyse_run` does."""

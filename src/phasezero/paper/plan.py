@@ -189,7 +189,7 @@ class RecordIndex(Index[Record]):
 
 
 def shown_phase(target: Target, record: Record) -> int:
-    """Return the phase whose model a target shows: phase 0 for a sphere, else the last one."""
+    """Return the phase whose model a target shows: phase 0 for a sphere, else the last phase."""
     return 0 if target.shows_sphere else len(record["phases"]) - 1
 
 

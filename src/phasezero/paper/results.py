@@ -214,7 +214,7 @@ def folded(paths: Iterable[str]) -> list[str]:
 
 
 def other_runs(records: Iterable[Record]) -> Grid:
-    """Return one line a group of runs, with what sets it apart from the preset of its method, data and protocol."""
+    """Return a line for each group of runs with what sets it apart from its preset."""
     header = ["run", "n", "phase 0", "last", "average (head)", "average (nearest mean)", "differs from its preset in"]
     lines: list[list[Cell]] = []
     for group in group_by_identity(records):

@@ -40,7 +40,7 @@ class Row:
     records: Mapping[int, Found] = field(default_factory=dict)
     """The records that exist, by seed, in the order of seeds."""
     precision: str = ""
-    """The precision of all records, where each precision has a row of its own; else empty."""
+    """The precision of all records, where each precision has its own row; else empty."""
 
     @property
     def weight(self) -> float:
@@ -201,7 +201,7 @@ def compare_row(table: Table, row: Row) -> Comparison:
 
 
 def cells_grid(table: Table) -> Grid:
-    """Return one line a row: ours and the paper's, and what a phase-0 term gains in both."""
+    """Return a line for each row: ours and the paper's, and what a phase-0 term gains in both."""
     paper = f"paper ({table.dataset})" if table.replaced else "paper"
     header = ["method", "B", "S", "R", "ours", "n", paper, "gap", "gain", "paper's gain"]
     several = len({row.precision for row in table.rows}) > 1
@@ -267,7 +267,7 @@ class Output:
 
 
 def write_texts(table: Table, output: Output, base: Path) -> list[Path]:
-    """Write base.md (with pictures and the records behind the numbers), base.tex and base.csv (one line a row)."""
+    """Write base.md (with pictures and the records behind the numbers), base.tex and base.csv (a line for each row)."""
     start, grids, behind = base.parent, [output.grid, *output.further], []
     for row in table.rows:
         for seed, (path, record) in row.records.items():
