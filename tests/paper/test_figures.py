@@ -215,8 +215,8 @@ def test_seeds_of_runs_with_other_names_and_lengths_are_one_model(record_of: Mak
     (table,) = plan(Request(("fig7",), ("cifar100",), seeds=(0, 1)))
     index = RecordIndex(exist)
     output = draw(attach(table, index), index, tmp_path / "fig7", (".svg",))
-    for term in ("", "+cwd"):
-        assert line_of(output.grid, f"lucir{term}/cifar100/sizes50")[:2] == ["2", "50"]
+    models = [[f"lucir{term}/cifar100/sizes50", "2", "50"] for term in ("", "+cwd")]
+    assert [line[:3] for line in output.grid.lines()[1:]] == models
     (findings,) = output.further
     assert "100 of 100" in markdown(findings)  # classes times seeds
     assert read_analysis(exist[0][0].parent / analysis_name(0))["name"] != table.rows[0].config.name
