@@ -11,8 +11,8 @@ from statistics import fmean
 from phasezero.analysis import compare
 from phasezero.config import RunConfig
 from phasezero.paper.plan import Index, RecordIndex, as_run, expand, usual_precision, with_records
-from phasezero.paper.tables import Comparison, Row, Table, compare_row, method_label, precision_of, signed
-from phasezero.paper.targets import CIFAR100, PAPER_NAMES, TARGETS
+from phasezero.paper.tables import Comparison, Row, Table, compare_row, method_label, paper_name, precision_of, signed
+from phasezero.paper.targets import CIFAR100, TARGETS
 from phasezero.records.analysis import FORMS, SPLITS, Analysis, Form, Split, shared_classes
 from phasezero.records.run import Record
 from phasezero.report.analyses import analysis_caption, analysis_cells, chosen_columns, findings_grid
@@ -99,14 +99,14 @@ def _check_gains(table1: Sequence[Table]) -> CheckedClaim:
     families: dict[str, list[tuple[Row, Comparison]]] = {}
     for table, row in ((one, row) for one in table1 for row in one.rows):
         if [term.name for term in row.config.initial] == ["cwd"]:
-            name = f"{method_label(row.config)} on {PAPER_NAMES[table.data]}"
+            name = f"{method_label(row.config)} on {paper_name(table.data)}"
             families.setdefault(name, []).append((row, compare_row(table, row)))
     lines: list[list[Cell]] = []
     sources: list[Path] = []
     for row, one in (pair for family in families.values() for pair in family):
         n = [len(one.plain.averages) if one.plain else 0, len(one.ours)]
         if any(n):
-            data, numbers = PAPER_NAMES[row.config.protocol.data], [signed(one.gain), "{} and {}".format(*n)]
+            data, numbers = paper_name(row.config.protocol.data), [signed(one.gain), "{} and {}".format(*n)]
             start = [data, method_label(row.config), row.sizes[1], row.precision or NOTHING]
             lines.append([*start, *numbers, signed(one.published_gain)])
         if one.plain and one.gain is not None:

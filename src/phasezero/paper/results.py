@@ -18,8 +18,18 @@ from phasezero.identity import group_by_identity
 from phasezero.paper.claims import CLAIMS, Analyses, CheckedClaim, check_claims
 from phasezero.paper.figures import draw_figures, figures_of
 from phasezero.paper.plan import RecordIndex, expand, with_records
-from phasezero.paper.tables import Found, Row, Table, cells_grid, compare_row, computed_on, precision_of, relative
-from phasezero.paper.targets import CIFAR100, PAPER_NAMES, TARGETS
+from phasezero.paper.tables import (
+    Found,
+    Row,
+    Table,
+    cells_grid,
+    compare_row,
+    computed_on,
+    paper_name,
+    precision_of,
+    relative,
+)
+from phasezero.paper.targets import CIFAR100, TARGETS
 from phasezero.records.analysis import FORMAT, parse_analysis
 from phasezero.records.jsonfile import read_json
 from phasezero.records.run import Record, parse_record
@@ -94,7 +104,7 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
     index = RecordIndex(records, dict(analyses))
     names = [*filter(None, (figure for _, figure in CLAIMS.values())), *SPHERES]
     if figures and not draw_figures(names, folder, index) and warn:
-        warn(f"no figure drawn: {folder} has no record on {PAPER_NAMES[CIFAR100]} that a figure shows")
+        warn(f"no figure drawn: {folder} has no record on {paper_name(CIFAR100)} that a figure shows")
     tables = {name: [paper_table(name, data, index) for data in TARGETS[name].data] for name in TABLES}
     rows = {name: [row for table in some for row in table.rows] for name, some in tables.items()}
     notes = read_notes(folder / "notes.yaml", {name: [row.config.name for row in some] for name, some in rows.items()})
@@ -162,7 +172,7 @@ def check_cells(tables: Sequence[Table], index: RecordIndex, notes: Mapping[str,
     missing: Counter[str] = Counter()
     cells, run, verified = set(), set(), set()
     for table, row in ((one, row) for one in tables for row in one.rows):
-        name, data, compared = row.config.name, PAPER_NAMES[table.data], compare_row(table, row)
+        name, data, compared = row.config.name, paper_name(table.data), compare_row(table, row)
         note = notes.get(name, "")
         cells.add(name)
         reasons = ["not run"]

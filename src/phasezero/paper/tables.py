@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from phasezero.config import RunConfig
+from phasezero.data.catalog import find_data_set
 from phasezero.identity import Group
 from phasezero.initial import TERMS
 from phasezero.methods import METHODS, classifier_of
-from phasezero.paper.targets import IMAGENET100, PAPER_NAMES, Target
+from phasezero.paper.targets import IMAGENET100, Target
 from phasezero.presets import usual_config
 from phasezero.records.files import write_whole
 from phasezero.records.run import Record
@@ -27,6 +28,11 @@ ABOUT_CELLS = (
 )
 
 Found = tuple[Path, Record]
+
+
+def paper_name(data: str) -> str:
+    """Return what the paper calls a data set; its own name where the paper has no number for it."""
+    return find_data_set(data).paper_name or data
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ class Table:
             return ""
         if self.data.startswith("imagenet100-") and IMAGENET100 in self.target.data:
             return f"{self.data} is another choice of 100 classes than the paper's ({IMAGENET100})."
-        *others, last = [PAPER_NAMES[one] for one in self.target.data]
+        *others, last = [paper_name(one) for one in self.target.data]
         names = f"{', '.join(others)} and {last}" if others else last
         return f"{self.data} replaces {names}, which the paper used; published numbers are for {self.dataset}."
 
@@ -103,7 +109,7 @@ class Table:
     def dataset(self) -> str:
         """Return the paper's name of the data set whose published numbers are shown."""
         own = IMAGENET100 if self.data.startswith("imagenet100-") else self.data
-        return PAPER_NAMES[own if own in self.target.data else self.target.data[0]]
+        return paper_name(own if own in self.target.data else self.target.data[0])
 
     @property
     def remarks(self) -> list[str]:
@@ -131,7 +137,7 @@ class Table:
     @property
     def caption(self) -> str:
         name = self.target.name.replace("table", "Table ").replace("fig", "Fig. ")
-        where = PAPER_NAMES.get(self.data, self.data)
+        where = paper_name(self.data)
         return " ".join([f"{name} of the paper, on {where}: {self.target.title}.", *self.remarks])
 
     def label(self, config: RunConfig) -> str:

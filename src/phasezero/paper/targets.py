@@ -13,8 +13,7 @@ View = Literal[
     "methods", "cells", "curves", "sweep", "spectra", "classes", "later", "information", "sphere", "sphere of all"
 ]
 
-CIFAR100, IMAGENET100, IMAGENET = "cifar100", "imagenet100-cwd", "imagenet"
-PAPER_NAMES = {CIFAR100: "CIFAR100", IMAGENET100: "ImageNet100", IMAGENET: "ImageNet"}
+CIFAR100, IMAGENET100 = "cifar100", "imagenet100-cwd"
 
 
 @dataclass(frozen=True)
