@@ -1,11 +1,11 @@
-"""The configuration of a run: frozen dataclasses, every field that can affect a number, YAML in and out.
+"""The configuration of a run: frozen dataclasses with every field that can affect a number, and YAML.
 
-Whatever comes from outside (YAML, `--set`) is checked field by field; an unknown key is rejected with the nearest known
-one. presets.py builds configurations from names.
+Every field of YAML and `--set` is checked. The error for an unknown key names the nearest known key.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import types
@@ -112,18 +112,15 @@ class RunConfig:
         return "+".join([self.method_name, *(term.name for term in self.initial)])
 
     def to_dict(self) -> dict[str, Any]:
-        plain: dict[str, Any] = _plain(dataclasses.asdict(self))
-        return plain
+        return {key: _plain(value) for key, value in dataclasses.asdict(self).items()}
 
     def to_yaml(self) -> str:
-        text: str = yaml.safe_dump(self.to_dict(), sort_keys=False, default_flow_style=None, width=100)
-        return text
+        return str(yaml.safe_dump(self.to_dict(), sort_keys=False, default_flow_style=None, width=100))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
         """Build a configuration from nested settings; a missing setting has its default."""
-        config: RunConfig = _build(cls, values, "")
-        return config
+        return typing.cast(RunConfig, _build(cls, values, ""))
 
     @classmethod
     def from_record(cls, values: Mapping[str, Any]) -> RunConfig:
@@ -149,22 +146,21 @@ def complete(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     sections = dict(config)
     if "engine" in config:
-        sections["engine"] = _complete(Engine, config["engine"])
+        sections["engine"] = _complete(config["engine"])
     if "method" in config:
-        sections["method"] = _complete_options(METHODS, config["method"])
+        sections["method"] = _complete(config["method"], METHODS)
     if "initial" in config:
-        sections["initial"] = [_complete_options(TERMS, term) for term in config["initial"]]
+        sections["initial"] = [_complete(term, TERMS) for term in config["initial"]]
     return sections
 
 
-def _complete_options(registry: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    name = options["name"]
-    return _complete(registry[name].Options, options) if name in registry else dict(options)
-
-
-def _complete(kind: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    known = dataclasses.fields(kind)
-    return {one.name: one.metadata["before"] for one in known if "before" in one.metadata} | dict(values)
+def _complete(values: Mapping[str, Any], registry: Any = None) -> dict[str, Any]:
+    """Complete the engine's settings, or the options of an entry of a registry."""
+    if registry is not None and values["name"] not in registry:
+        return dict(values)
+    kind = Engine if registry is None else registry[values["name"]].Options
+    before = {one.name: one.metadata["before"] for one in dataclasses.fields(kind) if "before" in one.metadata}
+    return before | dict(values)
 
 
 def load_yaml(path: str | Path) -> RunConfig:
@@ -250,21 +246,16 @@ def _plain(value: Any) -> Any:
 
 
 def _assign(values: dict[str, Any], path: str, value: Any) -> None:
-    *parents, last = path.split(".")
+    """Set the entry of nested mappings and lists at a dotted path; raise UserError where there is none."""
     node: Any = values
-    for depth, key in enumerate(parents):
-        node = node[_entry(node, key, ".".join(parents[:depth]))]
-    node[_entry(node, last, ".".join(parents))] = value
-
-
-def _entry(node: Any, key: str, where: str) -> Any:
-    """Return the key of an entry of a mapping or a list; raise UserError where there is none."""
-    if isinstance(node, dict) and key in node:
-        return key
-    if isinstance(node, list) and key.isdecimal() and int(key) < len(node):
-        return int(key)
-    known = node if isinstance(node, dict) else map(str, range(len(node))) if isinstance(node, list) else ()
-    raise unknown(f"key in {where or 'the configuration'}", key, known)
+    keys = path.split(".")
+    for depth, key in enumerate(keys):
+        known = node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+        entry = int(key) if isinstance(node, list) and key.isdecimal() else key
+        if entry not in known:
+            raise unknown(f"key in {'.'.join(keys[:depth]) or 'the configuration'}", key, map(str, known))
+        parent, node = node, node[entry]
+    parent[entry] = value
 
 
 _type_hints = functools.cache(typing.get_type_hints)  # evaluating annotations is the slow part of reading
@@ -297,13 +288,7 @@ def _options_class(registry: Any, values: Mapping[str, Any], where: str) -> type
 
 
 def _convert(hint: Any, value: Any, where: str, limits: dataclasses.Field[Any] | None = None) -> Any:
-    found = _converted(hint, value, where, limits)
-    if isinstance(found, int | float) and not isinstance(found, bool):
-        check_number(where, found, limits)
-    return found
-
-
-def _converted(hint: Any, value: Any, where: str, limits: dataclasses.Field[Any] | None) -> Any:
+    """Convert a value to its annotated type; raise UserError where it does not fit."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return _build(hint, value, where)
@@ -319,14 +304,12 @@ def _converted(hint: Any, value: Any, where: str, limits: dataclasses.Field[Any]
         wants_list = isinstance(value, list | tuple)
         options = [option for option in arguments if (typing.get_origin(option) is tuple) == wants_list]
         return _convert(options[0], value, where, limits)
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        check_number(where, value, limits)  # here already: float() fails at a whole number without end
-        return float(value)
     if hint is float and isinstance(value, str):
-        try:
-            return float(value)  # YAML 1.1 reads 1e-4 as a word
-        except ValueError:
-            pass
-    if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
-        return value
-    raise UserError(f"{where}: {hint.__name__} is expected, got {value!r}")
+        with contextlib.suppress(ValueError):
+            value = float(value)  # YAML 1.1 reads 1e-4 as a word
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number if hint is float else isinstance(value, hint) and (number or hint is not int)):
+        raise UserError(f"{where}: {hint.__name__} is expected, got {value!r}")
+    if number:
+        check_number(where, value, limits)  # before float(), which fails at a whole number without end
+    return float(value) if hint is float else value

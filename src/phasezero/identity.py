@@ -111,9 +111,3 @@ def terms_of(made: Record | Analysis) -> list[str]:
 def cwd_weight(made: Record | Analysis) -> float:
     """Return CwD's coefficient eta; 0 where the term was not used."""
     return float(sum(term["weight"] for term in made["config"]["initial"] if term["name"] == "cwd"))
-
-
-def term_forms(made: Record | Analysis) -> list[dict[str, Any]]:
-    """Return the phase-0 terms without their weights."""
-    terms = complete(made["config"])["initial"]
-    return [{key: value for key, value in term.items() if key != "weight"} for term in terms]

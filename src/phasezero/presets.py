@@ -1,8 +1,8 @@
 """Presets: complete configurations by name, `METHOD[-VARIANT][+TERM[:WEIGHT]]/DATA/bBsS[rR][,KEY=VALUE]`.
 
-A data set says how networks are usually trained on it; a method and a phase-0 term bring what their authors set
-otherwise there (`published`, beside their equations). A preset is the three together. Names are parsed, so any B and S
-will do, and the name of every run is itself a preset: `lucir/cifar100/b50s10,epochs=20,method.imprint=true`.
+A preset starts from the usual training on a data set and adds the settings that the authors of the method and of the
+phase-0 terms published (`published`). The name of every run is itself a preset:
+`lucir/cifar100/b50s10,epochs=20,method.imprint=true`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,10 @@ def preset(name: str, *, seed: int = 0) -> RunConfig:
     if not data or not sizes:
         raise UserError(f"preset {name!r}: write {SYNTAX}")
     method, *terms = label.split("+")
-    base, step, kept, listed = sizes.groups()
-    if listed:
-        config = build_config(method, data, initial=terms, base=1, step=1)
-        config = config.override({"protocol.phase_sizes": [int(size) for size in listed.split("-")]})
-    else:
-        config = build_config(method, data, initial=terms, base=int(base), step=int(step))
-    if kept:
-        config = config.override({"protocol.memory": f"per_class:{kept}"})
+    base, step, kept, listed = sizes.groups(default="")
+    protocol: dict[str, Any] = {"protocol.phase_sizes": [int(size) for size in listed.split("-")]} if listed else {}
+    protocol |= {"protocol.memory": f"per_class:{kept}"} if kept else {}
+    config = _assemble(method, data, terms, int(base or 1), int(step or 1)).override(protocol)
     return with_name(with_settings(replace(config, seed=seed), parse_assignments(settings)))
 
 
@@ -127,8 +123,7 @@ def with_settings(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
             epochs = plain.pop(key)
             if not isinstance(epochs, int) or isinstance(epochs, bool):
                 raise UserError(f"{key}: a whole number is expected, got {epochs!r}")
-            stretched = {part: getattr(training, part).stretched(epochs) for part in parts}
-            training = replace(training, **stretched)
+            training = replace(training, **{part: getattr(training, part).stretched(epochs) for part in parts})
     return replace(config, training=training).override(plain)
 
 
@@ -173,14 +168,10 @@ def changed_settings(config: RunConfig, usual: RunConfig) -> dict[str, Any]:
 
     Left out is what a name tells anyway (method, data, phases, weights), and how the run is computed.
     """
-    mine, theirs = config.training, usual.training
-    epochs = {
-        f"{part}.epochs": getattr(mine, part).epochs
-        for part in ("first", "later")
-        if getattr(mine, part).epochs != getattr(theirs, part).epochs
-    }
-    if len(set(epochs.values())) == 1 and len(epochs) == 2:
-        epochs = {"epochs": mine.first.epochs}
+    mine, theirs = ({"first": one.training.first.epochs, "later": one.training.later.epochs} for one in (config, usual))
+    epochs = {f"{part}.epochs": mine[part] for part in mine if mine[part] != theirs[part]}
+    if len(epochs) == 2 and mine["first"] == mine["later"]:
+        epochs = {"epochs": mine["first"]}
     expected = dict(leaves(with_settings(usual, epochs).to_dict()))
     told = ("name", "seed", "engine.", "protocol.data", "protocol.base", "protocol.step", "protocol.phase_sizes")
     return epochs | {

@@ -64,7 +64,3 @@ class Training(Limited):
     first: Schedule = Schedule()  # phase 0
     later: Schedule = option(Schedule(), later=True)
     brightness: float = option(0.0, **SHARE)  # PODNet's and AANets' codes: 63/255 = 0.247
-
-    def stretched(self, epochs: int) -> Training:
-        """Return longer or shorter training of the same shape, in all phases."""
-        return replace(self, first=self.first.stretched(epochs), later=self.later.stretched(epochs))

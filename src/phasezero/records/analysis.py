@@ -1,19 +1,17 @@
-"""The analysis of a model as data: one JSON file for a run and a phase; figures and comparisons are views of it.
+"""The analysis of a model: a JSON file for a run and a phase. Figures and comparisons are views of it.
 
-Models are large and stay where they were trained; their analyses are small and can be kept beside the records.
 Shares (alpha_k) are rounded to six decimals, other numbers to six significant digits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from phasezero.errors import UserError
 from phasezero.records.files import find_files
-from phasezero.records.jsonfile import Lists, check_content, load_schema, read_json, write_json
+from phasezero.records.jsonfile import Lists, check_content, read_json, write_json
 from phasezero.records.run import RunFacts
 
 FORMAT = "phasezero-analysis-1"
@@ -56,11 +54,6 @@ class SplitAnalysis(TypedDict):
     unit: Measurement
 
 
-class Points(TypedDict):
-    train: list[list[list[float]]]
-    test: list[list[list[float]]]
-
-
 class Analysis(RunFacts):
     format: str
     phasezero: str
@@ -74,7 +67,8 @@ class Analysis(RunFacts):
     k: list[int]
     train: SplitAnalysis
     test: SplitAnalysis
-    points: Points | None
+    points: dict[Split, list[list[list[float]]]] | None
+    """On the unit sphere, by split and class, where features have three dimensions."""
 
 
 def analysis_name(phase: int | str) -> str:
@@ -108,9 +102,9 @@ def _lists(analysis: dict[str, Any]) -> Lists:
         yield f"{split}.images", analysis[split]["images"], classes
         for form in FORMS:
             where, found = f"{split}.{form}", analysis[split][form]
-            information = {f"information.{key}": one for key, one in found["information"].items()}
-            for name in ("alpha", "variance", "information.by_class", "information.floored", "information.unavoidable"):
-                yield f"{where}.{name}", {**found, **information}[name], classes
+            yield from ((f"{where}.{name}", found[name], classes) for name in ("alpha", "variance"))
+            for name in ("by_class", "floored", "unavoidable"):
+                yield f"{where}.information.{name}", found["information"][name], classes
             yield f"{where}.alpha_mean", found["alpha_mean"], ks
             yield from ((f"{where}.alpha[{place}]", row, ks) for place, row in enumerate(found["alpha"]))
         if points is not None:
@@ -120,26 +114,19 @@ def _lists(analysis: dict[str, Any]) -> Lists:
 
 
 def find_analyses(paths: Iterable[str | Path]) -> list[Path]:
-    """Return the files that hold analyses: each path is a file itself, or a folder searched at any depth."""
+    """Return the files of analyses: each path is a file, or a folder that is searched at any depth."""
     return find_files(paths, analysis_name("*"))
 
 
-schema = partial(load_schema, "analysis")
-
-
-def measured(analysis: Analysis, split: Split, form: Form) -> Measurement:
-    return analysis[split][form]
-
-
 def floors(analyses: Iterable[Analysis], split: Split, form: Form) -> list[float]:
-    """Return the floors of their information proxies, which can be compared only where there is one floor."""
-    return sorted({measured(one, split, form)["information"]["floor"] for one in analyses})
+    """Return the floors of the information proxies, which can be compared only where there is a single floor."""
+    return sorted({one[split][form]["information"]["floor"] for one in analyses})
 
 
 def shared_classes(analyses: Sequence[Analysis], *, later: bool = False) -> list[str]:
-    """Return the classes (by their ids) that every one of these models has seen, in the first one's order.
+    """Return the ids of the classes that all of these models have seen, in the order of the first model.
 
-    `later`: only those that came after phase 0 in every model that had more than one phase.
+    `later`: only classes that came after phase 0 in every model of more than one phase.
     """
     seen = [one["classes"][: one["seen_classes"]] for one in analyses]
     if later:

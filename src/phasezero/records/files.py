@@ -16,7 +16,7 @@ from phasezero.errors import UserError
 LONGEST = 180  # characters of a folder's name; most file systems allow 255 bytes
 
 STILL_WRITING = 60
-"""Seconds since its last byte after which a file that is not finished never will be."""
+"""Seconds since its last change after which an unfinished file counts as abandoned."""
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -94,9 +94,9 @@ def find_files(paths: Iterable[str | Path], pattern: str, direct: str = "") -> l
     """
     found: dict[Path, None] = {}  # an ordered set: a run reached by two paths must not count as two seeds
     for path in map(Path, paths):
-        inside = [path / direct if path.is_dir() else path]
-        if path.is_dir() and not (direct and inside[0].exists()):
-            inside = sorted(path.rglob(pattern))
+        inside = [path]
+        if path.is_dir():
+            inside = [path / direct] if direct and (path / direct).exists() else sorted(path.rglob(pattern))
         if not inside:
             raise UserError(f"{path}: no {pattern.replace('*', 'N')} in this folder or below it")
         found.update(dict.fromkeys(one.resolve() for one in inside))

@@ -1,8 +1,7 @@
-"""The record of a run: one JSON file of facts with a versioned schema; tables and figures are views of it.
+"""The record of a run: a JSON file of facts. Tables and figures are views of it.
 
-The shape is written down twice on purpose: as types here, for those who build and read records in Python, and in
-run.schema.json, for everybody else. Old records stay readable: a field that comes later is optional, and metrics that
-an old summary lacks are computed from its phases.
+The types here and run.schema.json describe the same shape, for Python and for other programs. Old records stay
+readable: new fields are optional, and metrics that an old summary lacks are computed from its phases.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SCHEMA_VERSION = 1
 FILE_NAME = "record.json"
 
 CLASSIFIERS = ("head", "nearest_mean", "uncorrected")
-"""Every record names these, with null where one was not measured; others may be added.
+"""Classifiers that every record names, with null where a classifier was not measured. Others may be added.
 
 `nearest_mean`: the nearest mean of exemplars. `uncorrected`: the head without its bias correction (BiC).
 """
@@ -224,9 +223,8 @@ def _metrics(phases: Sequence[PhaseRecord], classifier: str) -> Metrics | None:
 def comparable_part(record: Record) -> dict[str, Any]:
     """Return what two runs of one configuration and seed must share bit for bit: no clock, no machine, no version."""
     part: dict[str, Any] = {k: v for k, v in record.items() if k not in ("timing", "environment", "phasezero")}
-    computed = ("seconds", "gpu")
-    part["phases"] = [{k: v for k, v in phase.items() if k not in computed} for phase in record["phases"]]
-    return part
+    phases = [{k: v for k, v in phase.items() if k not in ("seconds", "gpu")} for phase in record["phases"]]
+    return {**part, "phases": phases}
 
 
 def write_record(path: str | Path, record: Record) -> None:
@@ -311,14 +309,13 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
     return find_files(paths, FILE_NAME, direct=FILE_NAME)
 
 
-def sound_records(paths: Iterable[str | Path], warn: Callable[[str], None]) -> list[tuple[Path, Record]]:
+def sound_records(paths: Sequence[str | Path], warn: Callable[[str], None]) -> list[tuple[Path, Record]]:
     """Read the records that `find_records` finds.
 
-    A record that was named itself must be sound; a damaged record that a search found is left out with a warning.
+    A damaged record raises UserError if it was named itself. If a search found it, it is left out with a warning.
     """
-    given, found = [Path(path) for path in paths], []
-    named = {_own_file(path).resolve() for path in given}
-    for path in find_records(given):
+    found, named = [], {_own_file(Path(path)).resolve() for path in paths}
+    for path in find_records(paths):
         try:
             found.append((path, read_record(path)))
         except UserError as error:
@@ -328,12 +325,10 @@ def sound_records(paths: Iterable[str | Path], warn: Callable[[str], None]) -> l
     return found
 
 
-def load_records(paths: Iterable[str | Path], warn: Callable[[str], None]) -> list[tuple[Path, Record]]:
-    """Read many records, like `sound_records`; there must be at least one."""
-    given = [Path(path) for path in paths]
-    found = sound_records(given, warn)
-    if not found:
-        raise UserError(f"{', '.join(map(str, given))}: no {FILE_NAME} that can be read")
+def load_records(paths: Sequence[str | Path], warn: Callable[[str], None]) -> list[tuple[Path, Record]]:
+    """Read records like `sound_records`; raise UserError where no record can be read."""
+    if not (found := sound_records(paths, warn)):
+        raise UserError(f"{', '.join(map(str, paths))}: no {FILE_NAME} that can be read")
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from phasezero.analysis.compare import Finding, mean_of, usual_k
 from phasezero.analysis.spectra import CONSTANT
 from phasezero.identity import Group, group_analyses
-from phasezero.records.analysis import Analysis, Form, Split, floors, measured
+from phasezero.records.analysis import Analysis, Form, Split, floors
 from phasezero.report.grid import NOTHING, Cell, Grid, Spread
 from phasezero.report.tables import spread
 
@@ -38,7 +38,7 @@ def analysis_cells(
 def _row(
     group: Group[Analysis], ks: Sequence[int], split: Split, form: Form, classes: Sequence[str] | None
 ) -> dict[str, Cell]:
-    first, found = group.first, [measured(one, split, form) for one in group.members]
+    first, found = group.first, [one[split][form] for one in group.members]
     chosen = first["classes"][: first["seen_classes"]] if classes is None else classes
     places = [first["classes"].index(name) for name in chosen]
     floored = [sum(one["information"]["floored"][place] for place in places) / len(places) for one in found]

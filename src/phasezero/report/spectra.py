@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from phasezero.analysis.compare import lines_over_eta, mean_of
 from phasezero.errors import UserError
 from phasezero.identity import cwd_weight, group_analyses
-from phasezero.records.analysis import Analysis, Form, OverlapRecord, Split, floors, measured, shared_classes
+from phasezero.records.analysis import Analysis, Form, OverlapRecord, Split, floors, shared_classes
 from phasezero.report.style import COLUMNS, Panel, write_panels
 
 
@@ -128,7 +128,7 @@ def draw_overlap(
     analyses = list(analyses)
 
     def overlap(one: Analysis) -> OverlapRecord:
-        return measured(one, split, form)["overlap"]
+        return one[split][form]["overlap"]
 
     measures: dict[str, Callable[[Analysis], float | None]] = {
         "scatter within / between classes": lambda one: overlap(one)["scatter_ratio"],

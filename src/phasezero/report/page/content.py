@@ -12,7 +12,7 @@ from phasezero import __version__
 from phasezero.config import complete, leaves
 from phasezero.identity import differing, group_by_identity
 from phasezero.methods import classifier_of
-from phasezero.records.analysis import SPLITS, Analysis, measured
+from phasezero.records.analysis import SPLITS, Analysis
 from phasezero.records.metrics import mean_and_deviation
 from phasezero.records.run import PhaseRecord, Record
 from phasezero.report import tables
@@ -100,7 +100,7 @@ def _spectra(analyses: Sequence[Analysis]) -> dict[int, dict[str, Any]]:
         ks = [k for k in runs[0]["k"] if all(k in one["k"] for one in runs)]
         found[phase] = {"n": len(runs), "k": ks}
         for split in SPLITS:
-            shares = [[100 * measured(one, split, "raw")["alpha_mean"][one["k"].index(k)] for one in runs] for k in ks]
+            shares = [[100 * one[split]["raw"]["alpha_mean"][one["k"].index(k)] for one in runs] for k in ks]
             found[phase][split] = [_spread(values) for values in shares]
     return found
 
