@@ -9,12 +9,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from phasezero import plugins
 from phasezero.errors import unknown
 
-KINDS = {"methods": "methods", "initial": "initial", "data": "data", "networks": "nets"}
-"""Kinds that are registered, and the folders of their files."""
+KINDS = {
+    "methods": ("methods", "register_method"),
+    "initial": ("initial", "register_initial"),
+    "data": ("data", "register_data"),
+    "networks": ("nets", "register_network"),
+}
+"""The folder of each kind, and the function that registers it."""
 FURTHER = ("orders", "presets", "targets")
 """Kinds of names that are not registered."""
 
@@ -23,7 +29,7 @@ def registered() -> dict[str, dict[str, str]]:
     """Return kind -> name -> one line; variants of methods are entries of their own."""
     if plugins.plugin_files() or plugins.installed():
         return from_registries()
-    return {kind: dict(sorted(_scan(kind))) for kind in KINDS}
+    return {kind: dict(sorted(_scan(*where))) for kind, where in KINDS.items()}
 
 
 def from_registries() -> dict[str, dict[str, str]]:
@@ -34,17 +40,10 @@ def from_registries() -> dict[str, dict[str, str]]:
     from phasezero.nets import NETWORKS
     from phasezero.presets import method_names
 
-    found = {
-        "initial": {name: TERMS.summaries[name] for name in TERMS},
-        "data": {name: DATA_SETS.summaries[name] for name in DATA_SETS},
-        "networks": {name: NETWORKS.summaries[name] for name in NETWORKS},
-    }
-    methods = {
-        name: METHODS.summaries[one] if name == one else f"a variant of {one}"
-        for one in METHODS
-        for name in method_names(one)
-    }
-    return {"methods": dict(sorted(methods.items())), **found}
+    registries: dict[str, Any] = {"methods": METHODS, "initial": TERMS, "data": DATA_SETS, "networks": NETWORKS}
+    found = {kind: {name: registry.summaries[name] for name in registry} for kind, registry in registries.items()}
+    variants = {name: f"a variant of {method}" for method in METHODS for name in method_names(method)[1:]}
+    return {**found, "methods": dict(sorted({**found["methods"], **variants}.items()))}
 
 
 def names_of(kind: str, words: Sequence[str]) -> dict[str, str]:
@@ -68,29 +67,23 @@ def names_of(kind: str, words: Sequence[str]) -> dict[str, str]:
     return {name: line for name, line in found.items() if all(word in name for word in words)}
 
 
-def _scan(kind: str) -> Iterator[tuple[str, str]]:
-    register = f"register_{kind.removesuffix('s')}"
-    for path in sorted((Path(__file__).parent / KINDS[kind]).glob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == register:
+def _scan(folder: str, function: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the line of each registration in a folder, and the variants of methods."""
+    for path in sorted((Path(__file__).parent / folder).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == function:
                 texts = [one.value for one in node.args[:2] if isinstance(one, ast.Constant)]
                 if len(texts) == 2:
                     yield str(texts[0]), str(texts[1])
-            if kind == "methods" and isinstance(node, ast.ClassDef):
+            elif isinstance(node, ast.ClassDef):
                 yield from _variants(node)
 
 
 def _variants(method: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """Yield the variants that a decorated method class lists."""
-    calls = [one for one in method.decorator_list if isinstance(one, ast.Call) and one.args]
-    listed = [node.value for node in method.body if isinstance(node, ast.Assign) and _names(node) == ["variants"]]
-    for call, variants in zip(calls, listed, strict=False):
-        name = ast.literal_eval(call.args[0])
-        assert isinstance(variants, ast.Dict), f"the variants of {name} are not written as a dictionary"
-        for key in variants.keys:
-            yield f"{name}-{ast.literal_eval(key or call)}", f"a variant of {name}"
-
-
-def _names(node: ast.Assign) -> list[str]:
-    return [ast.unparse(target) for target in node.targets]
+    """Yield the variants that a registered method class lists."""
+    names = [ast.literal_eval(one.args[0]) for one in method.decorator_list if isinstance(one, ast.Call) and one.args]
+    for node in method.body:
+        if names and isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "variants":
+            assert isinstance(node.value, ast.Dict), f"the variants of {names[0]} are not written as a dictionary"
+            for key in filter(None, node.value.keys):
+                yield f"{names[0]}-{ast.literal_eval(key)}", f"a variant of {names[0]}"

@@ -46,9 +46,8 @@ def herd(features: Tensor, valid: Tensor, count: int) -> Tensor:
     `valid` [C, n] marks the images that exist: classes may have different numbers of images.
 
     This is iCaRL's rule on unit features, as in the published CwD code: the k-th pick brings the mean of the picks
-    nearest to the class mean (which is not normalised again), and each image is picked at most once. With
-    t = k * mean - sum of the earlier picks, that image has the largest t.x - |x|^2 / 2. The computation is in float64,
-    so that the picks do not depend on which classes are herded at once.
+    nearest to the class mean, which is not normalised again. With t = k * mean - sum of the earlier picks, that image
+    has the largest t.x - |x|^2 / 2. In float64 the picks do not depend on which classes are herded at once.
 
     >>> import torch
     >>> from phasezero import herd

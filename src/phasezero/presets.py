@@ -105,9 +105,9 @@ def usual_config(config: RunConfig, terms: Sequence[str] | None = None) -> RunCo
 
 
 def with_terms(config: RunConfig, texts: Sequence[str]) -> RunConfig:
-    """Replace the phase-0 terms; a weight left out is the one published for the data.
+    """Replace the phase-0 terms. A term without a weight gets the published weight.
 
-    Settings that are published with a term come and go with it; settings made by hand stay.
+    Settings published with a term come and go with it. Settings made by hand stay.
     """
     before, after = usual_config(config, [term.label for term in config.initial]), usual_config(config, texts)
     now, old, new = (dict(leaves(replace(one, initial=()).to_dict())) for one in (config, before, after))
@@ -116,7 +116,7 @@ def with_terms(config: RunConfig, texts: Sequence[str]) -> RunConfig:
 
 
 def with_settings(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
-    """Change settings by dotted keys. `epochs` (and `first.epochs`, `later.epochs`) keep a schedule's shape."""
+    """Change settings by dotted keys. `epochs`, `first.epochs` and `later.epochs` keep the shape of a schedule."""
     plain, training = dict(settings), config.training
     for key, parts in _EPOCHS.items():
         if key in plain:
@@ -144,10 +144,7 @@ def renamed(config: RunConfig) -> RunConfig:
 
 
 def run_name(config: RunConfig) -> str:
-    """Return the name of a run: a preset that gives this configuration, but for seed and engine.
-
-    Beside method, data and phases it tells what differs from the usual: a term's weight, R, and changed settings.
-    """
+    """Return the name of a run: the preset that gives this configuration, except for seed and engine."""
     protocol, usual = config.protocol, usual_config(config)
     terms = [
         term.name if term.weight == own.weight else term.label
@@ -164,9 +161,9 @@ def run_name(config: RunConfig) -> str:
 
 
 def changed_settings(config: RunConfig, usual: RunConfig) -> dict[str, Any]:
-    """Return the settings in which a configuration is not the usual one, by the keys that `with_settings` takes.
+    """Return the settings that differ from the usual configuration, by the keys that `with_settings` takes.
 
-    Left out is what a name tells anyway (method, data, phases, weights), and how the run is computed.
+    What every name contains (method, data, phases, weights) and how the run is computed are left out.
     """
     mine, theirs = ({"first": one.training.first.epochs, "later": one.training.later.epochs} for one in (config, usual))
     epochs = {f"{part}.epochs": mine[part] for part in mine if mine[part] != theirs[part]}

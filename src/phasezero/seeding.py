@@ -1,7 +1,6 @@
 """Randomness without state: each random stream is derived from the run's seed and the name of its purpose.
 
-No generator is carried from epoch to epoch, so that a run can start again at any epoch with the same draws,
-and nothing that one part draws moves another part's numbers.
+A run can start again at any epoch with the same draws, and the draws of different parts do not affect each other.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def derive_seed(seed: int, *purpose: object) -> int:
 
 @contextlib.contextmanager
 def seeded_globally(seed: int) -> Iterator[None]:
-    """Seed torch's own generator for a while: module initialisers draw from no other. One thread at a time."""
+    """Seed torch's global generator within a block, for module initialisers. Only one thread at a time can do so."""
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield

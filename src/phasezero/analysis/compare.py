@@ -1,4 +1,4 @@
-"""The paper's statements about spectra, checked on every class, seed and several k, with the exceptions named.
+"""The paper's statements about spectra, checked for every class and seed and for several k, with all exceptions.
 
 more classes   "for any fixed k, alpha_k strictly decreases as the model is trained with more classes" (Sec. 3.2)
 larger eta     "applying CwD can effectively decrease alpha_k for every fixed k and every model, and using larger
@@ -7,8 +7,8 @@ information    "with larger eta, I(X;Z|Y) consistently increase" (appendix B), b
 nearer         with CwD in phase 0, alpha_k is nearer to the oracle's than without it, for classes of later phases
                too (appendix G)
 
-Each is a number for every class and seed (a case) that the statement says is below zero (information: above).
-Models are paired by their seed, classes by their ids.
+A case is a class and a seed. A statement says that a difference is below zero in every case (information: above).
+Models are paired by seed, classes by id.
 """
 
 from __future__ import annotations
@@ -83,10 +83,7 @@ class Finding:
 
 
 def values_of(analysis: Analysis, split: Split, form: Form, classes: Sequence[str], k: int | None) -> list[float]:
-    """Return alpha_k of each of these classes; without a k, the information proxy.
-
-    From as many k as there are features, alpha_k is 1, as in `spectra.alpha`.
-    """
+    """Return alpha_k of each class (1 if k is at least the number of features); without a k, the information proxy."""
     found, places = analysis[split][form], [analysis["classes"].index(name) for name in classes]
     if k is None:
         return [found["information"]["by_class"][place] for place in places]
@@ -106,15 +103,14 @@ def mean_of(analysis: Analysis, split: Split, form: Form, classes: Sequence[str]
 def find(
     claim: Claim, models: Models, k: int | None, *, split: Split = "train", form: Form = "raw", later: bool = False
 ) -> Finding:
-    """Check one statement about two (or three) models, on all classes that all of them have seen.
+    """Check a statement about two or three models, on the classes that all of them have seen.
 
-    `later` looks only at classes that were not learned in phase 0 (the oracle's only phase excepted). Raise UserError
-    where the models cannot be compared.
+    `later`: only on classes after phase 0, see `shared_classes`. Raise UserError if the models cannot be compared.
     """
     firsts, by_seed = [group.first for group in models], [group.by_seed() for group in models]
     seeds, classes = sorted(set.intersection(*map(set, by_seed))), shared_classes(firsts, later=later)
     labels, size = " and ".join(group.label for group in models), max(one["feature_size"] for one in firsts)
-    used = floors((some[seed] for some in by_seed for seed in seeds), split, form)
+    used = [f"{floor:g}" for floor in floors((some[seed] for some in by_seed for seed in seeds), split, form)]
     if not seeds:
         raise UserError(f"{claim}: {labels} have no seed in common")
     if not classes:
@@ -122,8 +118,8 @@ def find(
     if k is not None and k >= size:
         raise UserError(f"{claim}: alpha_{k} is 1 in every model of {size} features")
     if k is None and len(used) > 1:
-        told = " and ".join(f"{floor:g}" for floor in used)
-        raise UserError(f"{claim}: {labels} were analysed with different floors ({told}): these cannot be compared")
+        told = f"different floors ({' and '.join(used)})"
+        raise UserError(f"{claim}: {labels} were analysed with {told}: these cannot be compared")
     names = dict(zip(firsts[0]["classes"], firsts[0]["class_names"], strict=True))
     cases, by_run, exceptions = [], [], []
     for seed in seeds:
@@ -175,10 +171,9 @@ def compare(
     claims: Collection[Claim] = CLAIMS,
     left_out: list[str] | None = None,
 ) -> list[Finding]:
-    """Return what can be said of these models: every statement, for every k (by default a few of those measured).
+    """Check every statement about these models, for every k (by default `usual_k`).
 
-    Models that a statement is about but that cannot be compared raise UserError. With a list `left_out` they are left
-    out, and it gets the reasons.
+    Models that cannot be compared raise UserError. If there is a list `left_out`, it gets the reasons instead.
     """
     found, reasons = [], dict[str, None]()
     for claim, models in statements(group_analyses(analyses)):
@@ -226,10 +221,10 @@ def statements(groups: Models) -> Iterator[tuple[Claim, Models]]:
 
 
 def lines_over_eta(groups: Models) -> dict[str, Models]:
-    """Return models that differ only in eta, with one form of CwD or without it, by what to call each line.
+    """Return lines of models that differ only in eta, by a label for each line.
 
-    A model without CwD belongs to every line of models that were made like it. Where there is none it belongs to those
-    of its method, data and network: on ImageNet100 the published LUCIR with CwD has a learning rate of its own.
+    A model without CwD belongs to every line of models with otherwise equal settings. If there is none, it belongs to
+    the lines of its method, data and network: on ImageNet100 the published LUCIR with CwD has another learning rate.
     """
     lines = _families([group for group in groups if terms_of(group.first) == ["cwd"]], all_but_eta)
     alone: Models = []
@@ -264,7 +259,7 @@ def _families(groups: Models, same: Callable[[Analysis], object]) -> list[Models
 def _neighbours(family: Models, rank: Callable[[Analysis], float]) -> list[Models]:
     """Return pairs of ascending rank, each with the seeds that have no model of a rank between.
 
-    A model that shares no seed with any other is paired with those of the next rank, for `find` to say so.
+    A model without a seed in common with others is paired with the next rank, so that `find` raises an error.
     """
     pairs, strangers = [], []
     ranked = sorted(((rank(group.first), group) for group in family), key=lambda one: one[0])

@@ -1,9 +1,8 @@
 """The information proxy (the paper's appendix B): (1/C) sum over classes of sum_i log lambda_i^(c).
 
-Up to a factor and a constant it is I(X; Z | Y) if each class's features are Gaussian; the paper finds that it
-grows with CwD's coefficient. A class of n images has at most n - 1 eigenvalues above zero, and CIFAR100 has 500
-images of a class for 512 features, so as the paper writes it the sum is minus infinity there. It names
-no remedy; here eigenvalues below a floor are raised to it, and what was raised is counted.
+Up to a factor and a constant it is I(X; Z | Y) if each class's features are Gaussian. A class of n images has at most
+n - 1 eigenvalues above zero, and CIFAR100 has 500 images of a class for 512 features, so that the paper's sum is minus
+infinity there. The paper names no remedy. Here eigenvalues below a floor are raised to it and counted.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 FLOOR = 1e-12
-"""In units of the features' variance, the same for all classes and models: what is raised then adds the same
-constant everywhere, which a floor relative to each spectrum would not. Rounding of float32 features near 1 makes
-eigenvalues of about 1e-15."""
+"""In units of the features' variance. It is the same for all classes and models: each raised eigenvalue adds the
+same constant. Rounding of float32 features near 1 makes eigenvalues of about 1e-15."""
 
 
 @dataclass(frozen=True)

@@ -45,10 +45,10 @@ def analyse_run(
     floor: float = FLOOR,
     future: bool = False,
 ) -> Analysis:
-    """Return the analysis of a finished run's model after a phase (-1: the last), from the files in its folder.
+    """Return the analysis of a finished run's model after a phase (-1: the last), computed in float32.
 
-    The state after an earlier phase is there if the run was told to keep phases; that of phase 0 is also found
-    in a `store`. `future` looks at the classes that come later, too. Computed in float32, whatever the run was.
+    The state after an earlier phase is in the folder if the run kept its phases. That of phase 0 may be in a `store`.
+    `future` includes classes that come later.
     """
     folder = Path(folder)
     record = read_record(folder)
@@ -135,7 +135,7 @@ def analyse_model(
         k=ks,
         train=train,
         test=test,
-        points={"train": _points(features["train"]), "test": _points(features["test"])} if size == 3 else None,
+        points={split: _points(features[split]) for split in SPLITS} if size == 3 else None,
         environment=environment(trainer.device),
     )
 

@@ -1,7 +1,7 @@
 """How much classes overlap among features.
 
-The paper explains why too large a CwD coefficient hurts by classes that "occupy too much space, causing large
-overlaps with classes in future phases" (appendix C), but gives no measure of overlap. These are ours:
+The paper says that too large a CwD coefficient hurts: classes "occupy too much space, causing large overlaps with
+classes in future phases" (appendix C), but gives no measure of overlap. These are ours:
 
 scatter ratio        the mean variance within a class over the variance of the class means around their mean:
                      tr(S_W) / tr(S_B). Scale-free; 0 for classes that are points.
@@ -9,8 +9,8 @@ nearest-mean error   the share of images that are nearer to another class's mean
 crossing             with classes that the model has not been trained on: the share of images of seen classes
                      whose nearest mean belongs to a future class, and the other way round.
 
-The means that images are nearest to are always those of the training images, as a classifier's would be; the scatter
-ratio is of the images at hand alone, with their own means.
+Images are compared with the means of the training images, as a classifier would do. The scatter ratio uses the means of
+the measured images themselves.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ def scatter_ratio(by_class: Sequence[Tensor]) -> float | None:
 
 def nearest_means(by_class: Sequence[Tensor], means: Tensor) -> Tensor:
     """Count the images of class i (row) that have mean j (column) as their nearest, [C, C]."""
-    return torch.stack(
-        [torch.cdist(features.double(), means).argmin(1).bincount(minlength=len(means)) for features in by_class]
-    )
+    nearest = (torch.cdist(features.double(), means).argmin(1) for features in by_class)
+    return torch.stack([places.bincount(minlength=len(means)) for places in nearest])
 
 
 def overlap(by_class: Sequence[Tensor], means: Tensor, seen: int) -> Overlap:
@@ -62,17 +61,13 @@ def overlap(by_class: Sequence[Tensor], means: Tensor, seen: int) -> Overlap:
     >>> overlap(by_class, torch.tensor([[1.0], [5.0]], dtype=torch.float64), seen=2)
     Overlap(scatter_ratio=0.25, nearest_mean_error=0.0, seen_as_future=None, future_as_seen=None)
     """
-    known, future = slice(None, seen), slice(seen, None)
-    confusion = nearest_means(by_class[known], means[known])
-    error = _percent(confusion.sum() - confusion.trace(), confusion.sum())
-    crossing: tuple[float, float] | tuple[None, None] = (None, None)
-    if len(by_class) > seen:
-        confusion = nearest_means(by_class, means)
-        crossing = (
-            _percent(confusion[known, future].sum(), confusion[known].sum()),
-            _percent(confusion[future, known].sum(), confusion[future].sum()),
-        )
-    return Overlap(scatter_ratio(by_class[known]), error, *crossing)
+    confusion = nearest_means(by_class[:seen], means[:seen])
+    ratio, error = scatter_ratio(by_class[:seen]), _percent(confusion.sum() - confusion.trace(), confusion.sum())
+    if len(by_class) <= seen:
+        return Overlap(ratio, error, None, None)
+    known, future = nearest_means(by_class, means).split([seen, len(by_class) - seen])
+    seen_as_future = _percent(known[:, seen:].sum(), known.sum())
+    return Overlap(ratio, error, seen_as_future, _percent(future[:, :seen].sum(), future.sum()))
 
 
 def _percent(part: Tensor, whole: Tensor) -> float:

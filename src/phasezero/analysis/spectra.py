@@ -1,9 +1,8 @@
 """How the features of one class scatter: eigenvalues of their covariance (Eq. 2) and alpha_k (Eq. 3).
 
-The paper writes these for "the model output representation" and mentions no normalisation here, though it does
-where it draws the unit sphere; its code for this analysis is not published. alpha_k does not change when all
-features are scaled together, but it does when each is scaled to unit length, so both forms are measured and
-named wherever a number appears: `raw` (the equations as written) and `unit` (what a cosine head sees).
+The paper does not say whether features are normalised here, and its code for this analysis is not published. alpha_k
+changes when each feature vector is scaled to unit length, so both forms are measured: `raw` (the equations as written)
+and `unit` (what a cosine head sees).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from phasezero.errors import UserError
 from phasezero.records.analysis import Form
 
 CONSTANT = 1e-4
-"""A feature whose variance is below this share of the features' mean variance tells no image from another."""
+"""A feature is constant if its variance is below this share of the mean variance of all features."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +67,16 @@ def alpha(eigenvalues: Tensor, ks: Sequence[int]) -> Tensor:
     tensor([[0.4000, 0.7000, 1.0000]])
     """
     totals = eigenvalues.sum(1, keepdim=True)
-    if bool((totals <= 0).any()):
-        position = int((totals <= 0).flatten().nonzero()[0])
-        raise UserError(f"class {position}: all features are equal, so alpha_k is not defined")
+    if positions := (totals.flatten() <= 0).nonzero().flatten().tolist():
+        raise UserError(f"class {positions[0]}: all features are equal, so alpha_k is not defined")
     columns = torch.tensor(ks, device=eigenvalues.device).clamp_max(eigenvalues.shape[1]) - 1
     return (eigenvalues.cumsum(1) / totals)[:, columns]
 
 
 def constant_features(by_class: Sequence[Tensor]) -> int:
-    """Count the features [n_c, d] that do not vary within classes (see CONSTANT).
+    """Count the features that do not vary within classes (see CONSTANT), for features [n_c, d] by class.
 
-    The correlation of a constant is counted as zero by CwD, so it gains by features that hold nothing.
+    CwD counts the correlation of a constant as zero, so that constant features lower its loss.
     """
     within = torch.stack([features.double().var(0) for features in by_class]).mean(0)
     return int((within < CONSTANT * within.mean()).sum())

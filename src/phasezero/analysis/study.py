@@ -36,10 +36,9 @@ def study(
     future: bool = False,
     console: Console | None = None,
 ) -> list[Analysis]:
-    """Train what is not trained yet and analyse what is not analysed yet; phase -1 is a run's last.
+    """Train and analyse what is missing in `out`; phase -1 is the last phase of a run.
 
-    Everything is in `out`, as `phasezero run --out` leaves it, with the analyses beside the records. What is
-    there is taken as it is, so a stopped study continues.
+    Analyses are written beside the records that `phasezero run --out` leaves. A stopped study continues.
     """
     keep = set(phases) != {-1}
     written = run_all(
