@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,60 +17,29 @@ from phasezero.methods.lucir import Lucir
 from phasezero.presets import build_config, preset
 from phasezero.schedule import Schedule
 
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
-
-
 # ---- in and out -------------------------------------------------------------------------------------------
 
 
 def test_round_trip_with_nothing_left_at_its_default(tmp_path: Path) -> None:
+    protocol = Protocol(
+        "folder:some where", (3, 1, 2), base=1, step=2, phase_sizes=(2, 1), memory="total:30", selection="random"
+    )
+    method = Lucir.Options(lambda_base=1e-7, margin=0.25, top_k=3, ranking_weight=2.0, imprint=True, balanced_epochs=5)
+    method = replace(method, balanced_lr=1e-5, balanced_milestones=(2, 4))
+    terms = {"weight": 1e20, "form": "equation", "normalize": False}, {"weight": 0.1}
+    first = Schedule(3, 1e-3, "cosine", (), decay=0.5, momentum=0.0, weight_decay=1e-6, batch_size=7, shift=-1)
     config = RunConfig(
         name="a: b #c",
         seed=3,
-        protocol=Protocol(
-            data="folder:some where",
-            class_order=(3, 1, 2),
-            base=1,
-            step=2,
-            phase_sizes=(2, 1),
-            memory="total:30",
-            selection="random",
-        ),
+        protocol=protocol,
         network=Network("resnet32", last_relu=True),
-        method=Lucir.Options(
-            lambda_base=1e-7,
-            margin=0.25,
-            top_k=3,
-            ranking_weight=2.0,
-            imprint=True,
-            balanced_epochs=5,
-            balanced_lr=1e-5,
-            balanced_milestones=(2, 4),
-        ),
-        initial=(
-            ClassWiseDecorrelation.Options(weight=1e20, form="equation", normalize=False),
-            ClassWiseDecorrelation.Options(weight=0.1),
-        ),
-        training=Training(
-            Schedule(
-                epochs=3,
-                lr=1e-3,
-                shape="cosine",
-                milestones=(),
-                decay=0.5,
-                momentum=0.0,
-                weight_decay=1e-6,
-                batch_size=7,
-                shift=-1,
-            ),
-            Schedule(epochs=4, lr=2.0, milestones=(1, 2, 3)),
-        ),
+        method=method,
+        initial=tuple(ClassWiseDecorrelation.Options(**one) for one in terms),
+        training=Training(first, Schedule(epochs=4, lr=2.0, milestones=(1, 2, 3))),
         engine=Engine("cpu", "fp32", "eager", threads=3, test_batch_size=17, loss_limit=1e30, photos="files"),
     )
-    loaded = load_yaml(write(tmp_path / "run.yaml", config.to_yaml()))
+    (tmp_path / "run.yaml").write_text(config.to_yaml())
+    loaded = load_yaml(tmp_path / "run.yaml")
     assert loaded == config
     assert isinstance(loaded.protocol.class_order, tuple)
     assert isinstance(loaded.initial[0], ClassWiseDecorrelation.Options)
@@ -144,28 +114,16 @@ def test_label() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "where", "key", "nearest"),
-    [
-        ({"protocl": {}}, "the configuration", "protocl", "protocol"),
-        ({"protocol": {"bse": 50}}, "protocol", "bse", "base"),
-        ({"network": {"last_rel": True}}, "network", "last_rel", "last_relu"),
-        ({"method": {"name": "lucir", "lamda_base": 5}}, "method", "lamda_base", "lambda_base"),
-        ({"initial": [{"name": "cwd", "wieght": 1}]}, "initial.0", "wieght", "weight"),
-        ({"training": {"frist": {}}}, "training", "frist", "first"),
-        ({"training": {"later": {"milestone": [1]}}}, "training.later", "milestone", "milestones"),
-        ({"engine": {"devise": "cpu"}}, "engine", "devise", "device"),
-    ],
-)
-def test_an_unknown_key_is_refused(values: dict[str, Any], where: str, key: str, nearest: str) -> None:
-    with pytest.raises(UserError) as caught:
-        RunConfig.from_dict(values)
-    assert f"key in {where} {key!r}" in str(caught.value)
-    assert f"did you mean {nearest!r}?" in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("values", "words"),
     [
+        ({"protocl": {}}, ["key in the configuration 'protocl'", "did you mean 'protocol'?"]),
+        ({"protocol": {"bse": 50}}, ["key in protocol 'bse'", "did you mean 'base'?"]),
+        ({"network": {"last_rel": True}}, ["key in network 'last_rel'", "did you mean 'last_relu'?"]),
+        ({"method": {"name": "lucir", "lamda_base": 5}}, ["key in method 'lamda_base'", "did you mean 'lambda_base'?"]),
+        ({"initial": [{"name": "cwd", "wieght": 1}]}, ["key in initial.0 'wieght'", "did you mean 'weight'?"]),
+        ({"training": {"frist": {}}}, ["key in training 'frist'", "did you mean 'first'?"]),
+        ({"training": {"later": {"milestone": [1]}}}, ["key in training.later 'milestone'", "mean 'milestones'?"]),
+        ({"engine": {"devise": "cpu"}}, ["key in engine 'devise'", "did you mean 'device'?"]),
         ({"network": {"name": "resnet19"}}, ["network", "resnet19", "did you mean 'resnet18'"]),
         ({"method": {"name": "lucri"}}, ["method", "lucri", "did you mean 'lucir'"]),
         ({"initial": [{"name": "cdw"}]}, ["term", "cdw", "did you mean 'cwd'"]),
@@ -175,18 +133,6 @@ def test_an_unknown_key_is_refused(values: dict[str, Any], where: str, key: str,
         ({"method": {"lambda_base": 5}}, ["method", "a name is needed", "lucir"]),
         ({"initial": [{"weight": 1}]}, ["initial.0", "a name is needed", "cwd"]),
         ({"protocol": {"memory": "20"}}, ["memory rule", "'20'"]),
-    ],
-)
-def test_an_unknown_name_is_refused(values: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        RunConfig.from_dict(values)
-    for word in words:
-        assert word in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
         ({"seed": "one"}, ["seed: int is expected", "'one'"]),
         ({"seed": True}, ["seed: int is expected", "True"]),
         ({"seed": 1.5}, ["seed: int is expected", "1.5"]),
@@ -209,55 +155,39 @@ def test_an_unknown_name_is_refused(values: dict[str, Any], words: list[str]) ->
         ({"initial": [{"name": "cwd", "weight": "much"}]}, ["initial.0.weight: float is expected", "'much'"]),
         ({"initial": [{"name": "cwd", "weight": True}]}, ["initial.0.weight: float is expected", "True"]),
         ({"training": {"first": {"lr": [0.1]}}}, ["training.first.lr: float is expected", "[0.1]"]),
-        ({"training": {"first": {"lr": 0}}}, ["training.first.lr: must be above 0", "got 0"]),
         ({"training": {"first": {"milestones": [1.5]}}}, ["training.first.milestones.0: int is expected"]),
-        ({"training": {"first": {"epochs": -1}}}, ["training.first.epochs", "got -1"]),
-        ({"training": {"first": {"batch_size": 0}}}, ["training.first.batch_size", "got 0"]),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_place(values: dict[str, Any], words: list[str]) -> None:
+def test_an_unknown_or_wrong_entry_is_rejected_with_its_place(values: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         RunConfig.from_dict(values)
     for word in words:
         assert word in str(caught.value)
 
 
-def test_a_rate_that_is_no_number_is_refused() -> None:
-    with pytest.raises(UserError, match=r"training\.first\.lr: a finite number is expected, got nan"):
-        RunConfig.from_dict(yaml.safe_load("training: {first: {lr: .nan}}"))
-
-
-def test_files_that_hold_no_configuration(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"nothing\.yaml cannot be read"):
-        load_yaml(tmp_path / "nothing.yaml")
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, r"run\.yaml cannot be read"),
+        (b"protocol: [1, 2", "is not YAML"),
+        (b"name: \xff\xfe\n", "is not YAML"),
+        (b"name: !!python/object:os.system {}\n", "is not YAML"),
+        (b"name: 2026-13-45\n", "is not YAML"),  # a date to YAML, and none
+        (b"- 1\n- 2\n", "a mapping of sections is expected, got list"),
+        (b"", "NoneType"),
+        (b"seed: 0\ntraining: {first: {lr: 1}}\nseed: 5\n", "seed is given twice"),
+        (b"training: {first: {lr: 1, epochs: 2, lr: 3}}\n", "lr is given twice"),
+        (b"seed: 0\n---\nseed: 1\n", "holds 2 configurations"),
+    ],
+)
+def test_files_that_hold_no_configuration(content: bytes | None, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=words):
+        load_yaml(path)
     with pytest.raises(UserError, match="cannot be read"):
         load_yaml(tmp_path)
-    with pytest.raises(UserError, match="is not YAML"):
-        load_yaml(write(tmp_path / "a.yaml", "protocol: [1, 2"))
-    with pytest.raises(UserError, match="a mapping of sections is expected, got list"):
-        load_yaml(write(tmp_path / "b.yaml", "- 1\n- 2\n"))
-    with pytest.raises(UserError, match="NoneType"):
-        load_yaml(write(tmp_path / "c.yaml", ""))
-    (tmp_path / "d.yaml").write_bytes(b"name: \xff\xfe\n")
-    with pytest.raises(UserError, match="is not YAML"):
-        load_yaml(tmp_path / "d.yaml")
-    with pytest.raises(UserError, match="is not YAML"):
-        load_yaml(write(tmp_path / "e.yaml", "name: !!python/object:os.system {}\n"))
-    with pytest.raises(UserError, match="is not YAML"):
-        load_yaml(write(tmp_path / "f.yaml", "name: 2026-13-45\n"))  # a date to YAML, and none
-
-
-def test_yaml_that_repeats_a_key_or_holds_several(tmp_path: Path) -> None:
-    path = tmp_path / "run.yaml"
-    path.write_text("seed: 0\ntraining: {first: {lr: 1}}\nseed: 5\n")
-    with pytest.raises(UserError, match="seed is given twice"):
-        load_yaml(path)
-    path.write_text("training: {first: {lr: 1, epochs: 2, lr: 3}}\n")
-    with pytest.raises(UserError, match="lr is given twice"):
-        load_yaml(path)
-    path.write_text(f"{RunConfig().to_yaml()}---\n{RunConfig().to_yaml()}")
-    with pytest.raises(UserError, match="holds 2 configurations"):
-        load_yaml(path)
 
 
 @pytest.mark.parametrize("field", ["name", "protocol.data"])

@@ -41,7 +41,7 @@ def test_override() -> None:
 
 
 def test_override_a_whole_section() -> None:
-    config = preset("lucir+cwd/cifar100/b50s10")
+    config = LUCIR
     assert config.override({"initial": []}).initial == ()
     new = config.override({"initial": [{"name": "cwd", "weight": 2}], "method": {"name": "lucir", "margin": 1}})
     assert new.initial == (ClassWiseDecorrelation.Options(weight=2.0),)
@@ -73,11 +73,6 @@ def test_an_unknown_path_is_refused(path: str, words: list[str]) -> None:
         assert word in str(caught.value)
 
 
-def test_an_overriding_value_is_checked() -> None:
-    with pytest.raises(UserError, match=r"training\.first\.lr: float is expected"):
-        RunConfig().override({"training.first.lr": "fast"})
-
-
 def test_assignments() -> None:
     texts = ["seed=3", "training.first.lr=1e-1", "a.b=[80, 120]", "network.last_relu=true", "name=x=y", "name2="]
     assert parse_assignments(texts) == {
@@ -92,15 +87,10 @@ def test_assignments() -> None:
     assert RunConfig().override(parse_assignments(["training.first.lr=1e-1"])).training.first.lr == 0.1
 
 
-@pytest.mark.parametrize("text", ["seed", "=3", "", "training.first.lr 0.2"])
+@pytest.mark.parametrize("text", ["seed", "=3", "", "training.first.lr 0.2", "a=[1, 2"])
 def test_an_assignment_needs_a_key_and_a_value(text: str) -> None:
-    with pytest.raises(UserError, match="key=value"):
+    with pytest.raises(UserError, match="cannot be read" if "[" in text else "key=value"):
         parse_assignments([text])
-
-
-def test_an_assignment_that_is_no_yaml() -> None:
-    with pytest.raises(UserError, match="cannot be read"):
-        parse_assignments(["a=[1, 2"])
 
 
 def test_terms() -> None:
@@ -117,6 +107,9 @@ def test_terms() -> None:
         ("cwd:1:2", "must be a number"),
         ("cdw:1", "did you mean 'cwd'"),
         ("", "unknown phase-0 term"),
+        ("cwd:nan", "cwd:nan"),
+        ("cwd:inf", "cwd:inf"),
+        ("cwd:-1", "cwd:-1"),
     ],
 )
 def test_a_wrong_term_is_refused(text: str, words: str) -> None:
@@ -135,6 +128,7 @@ def test_a_wrong_term_is_refused(text: str, words: str) -> None:
         ("training.first.batch_size", 0, "at least 1"),
         ("training.first.lr", 0, "above 0"),
         ("training.first.lr", math.nan, "finite"),
+        ("training.first.lr", "fast", "float is expected"),
         ("training.first.milestones", [1, -2], "at least 0"),
         ("training.brightness", 100, "at most 1"),
         ("engine.test_batch_size", 0, "at least 1"),
@@ -151,12 +145,6 @@ def test_a_wrong_term_is_refused(text: str, words: str) -> None:
 def test_outside(setting: str, value: object, said: str) -> None:
     with pytest.raises(UserError, match=f"^{re.escape(setting)}.*{said}"):
         LUCIR.override({setting: value})
-
-
-@pytest.mark.parametrize("text", ["cwd:nan", "cwd:inf", "cwd:-1"])
-def test_weights_of_terms(text: str) -> None:
-    with pytest.raises(UserError, match=text):
-        parse_term(text)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +166,8 @@ def test_outside_of_a_methods_bounds(name: str, setting: str, value: float) -> N
         preset(f"{name}/glyphs/b50s10").override({f"method.{setting}": value})
 
 
-def test_no_limit_is_a_limit() -> None:
-    assert LUCIR.override({"engine.loss_limit": math.inf}).engine.loss_limit == math.inf
-
-
 def test_limits_hold_for_options_made_in_python() -> None:
+    assert LUCIR.override({"engine.loss_limit": math.inf}).engine.loss_limit == math.inf  # which has no upper limit
     with pytest.raises(UserError, match="top_k: must be at least 1"):
         Lucir.Options(top_k=0)
     with pytest.raises(UserError, match="milestones: must be at least 0"):

@@ -44,6 +44,3 @@ class Registry(Generic[T]):
     def __iter__(self) -> Iterator[str]:
         plugins.load_installed()
         return iter(sorted(self._entries))
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))

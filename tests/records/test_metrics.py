@@ -8,12 +8,7 @@ from hypothesis import given, strategies as st
 
 from phasezero.errors import UserError
 from phasezero.records import metrics
-
-
-def diagonal(correct: list[int], per_class: int) -> np.ndarray:
-    """Class i has `correct[i]` of `per_class` images right; the others are called the next class."""
-    right = np.array(correct, dtype=np.int64)
-    return np.diag(right) + np.roll(np.diag(per_class - right), 1, axis=1)
+from samples import confusion_with
 
 
 def test_confusion_matrix_counts_pairs() -> None:
@@ -36,7 +31,7 @@ def test_confusion_matrix_refuses_labels_that_do_not_fit(true: list[int], predic
 
 def test_b50_s10_is_weighted_by_images_not_by_phases() -> None:
     # 50 classes at 80 of 100, 10 classes at 20 of 100: (4000 + 200) / 6000 = 70; the mean of phases is 50.
-    confusion = diagonal([80] * 50 + [20] * 10, 100)
+    confusion = confusion_with([80] * 50 + [20] * 10, 100)
     by_phase = metrics.phase_accuracies(confusion, [50, 10])
     assert by_phase == [80.0, 20.0]
     assert metrics.overall_accuracy(confusion) == 70.0
@@ -46,7 +41,7 @@ def test_b50_s10_is_weighted_by_images_not_by_phases() -> None:
 def test_b50_s10_six_phases() -> None:
     # The paper's own protocol, on which a well-known toolbox crashed: six phases, hundred classes.
     sizes = [50, 10, 10, 10, 10, 10]
-    confusions = [diagonal([60 - i] * sum(sizes[: i + 1]), 100) for i in range(6)]
+    confusions = [confusion_with([60 - i] * sum(sizes[: i + 1]), 100) for i in range(6)]
     matrix = [metrics.phase_accuracies(one, sizes[: i + 1]) for i, one in enumerate(confusions)]
     assert [len(row) for row in matrix] == [1, 2, 3, 4, 5, 6]
     assert matrix[5] == [55.0] * 6
@@ -60,7 +55,7 @@ def test_b50_s10_six_phases() -> None:
 
 def test_uneven_phases() -> None:
     # Classes 0-2, 3, 4-5; ten images each. Right: 9 6 3 | 5 | 10 0.
-    confusion = diagonal([9, 6, 3, 5, 10, 0], 10)
+    confusion = confusion_with([9, 6, 3, 5, 10, 0], 10)
     assert metrics.phase_accuracies(confusion, [3, 1, 2]) == [60.0, 50.0, 50.0]
     assert metrics.overall_accuracy(confusion) == 55.0
 
