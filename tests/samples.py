@@ -111,7 +111,7 @@ def analysis_of(
         class_ids=ids,
         class_names=names,
         class_order="natural",
-        class_order_indices=range(len(alpha)),
+        class_order_indices=list(range(len(alpha))),
         train_images=100,
         test_images=100,
     )
@@ -214,10 +214,10 @@ def make_record(
         config=chosen.to_dict() if config is None else config,
         data=data_record(
             name=data,
-            class_ids=range(classes),
+            class_ids=[str(i) for i in range(classes)],
             class_names=[f"class {i}" for i in range(classes)],
             class_order=class_order or "seed1993",
-            class_order_indices=range(classes),
+            class_order_indices=list(range(classes)),
             train_images=500 * classes,
             test_images=100 * classes,
         ),

@@ -1,7 +1,7 @@
-"""What is registered, by name, with one line each: read off the source code, because importing torch takes a second.
+"""List what is registered, with a line of text each. It is read from the source code: importing torch takes a second.
 
-A registration is a call of `register_method`, `register_initial`, `register_data` or `register_network` whose first two
-arguments are texts. Where plug-ins are loaded or installed, the registries themselves are asked.
+A registration is a call of `register_method` and the like whose first two arguments are texts. Where plug-ins are
+loaded or installed, the registries are read instead.
 """
 
 from __future__ import annotations

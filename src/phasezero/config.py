@@ -140,10 +140,7 @@ class RunConfig:
 
 
 def complete(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's configuration with the settings it is too old to name, at the values they had then.
-
-    A method or term that is not registered here is left as it is.
-    """
+    """Return a record's configuration with the settings it is too old to name, at the values they had then."""
     sections = dict(config)
     if "engine" in config:
         sections["engine"] = _complete(config["engine"])
@@ -155,7 +152,7 @@ def complete(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _complete(values: Mapping[str, Any], registry: Any = None) -> dict[str, Any]:
-    """Complete the engine's settings, or the options of an entry of a registry."""
+    """Complete the engine's settings, or the options of a method or term if it is registered."""
     if registry is not None and values["name"] not in registry:
         return dict(values)
     kind = Engine if registry is None else registry[values["name"]].Options
@@ -262,29 +259,23 @@ _type_hints = functools.cache(typing.get_type_hints)  # evaluating annotations i
 
 
 def _build(kind: type, values: Any, where: str) -> Any:
-    """Build a dataclass from a mapping, each field converted to its annotated type."""
+    """Build a dataclass from a mapping; for a base class of options, that of the method or term it names."""
     if not isinstance(values, Mapping):
         raise UserError(f"{where or 'configuration'}: a mapping is expected, got {values!r}")
     if kind is MethodOptions or kind is TermOptions:
-        kind = _options_class(METHODS if kind is MethodOptions else TERMS, values, where)
+        registry: Any = METHODS if kind is MethodOptions else TERMS
+        if "name" not in values:
+            raise UserError(f"{where}: a name is needed, one of {', '.join(registry)}")
+        entry = registry[_convert(str, values["name"], f"{where}.name")]
+        kind, variant = entry.Options, _convert(str, values.get("variant", ""), f"{where}.variant")
+        if variant and registry is METHODS and variant not in entry.variants:
+            raise unknown(f"variant of {values['name']}", variant, entry.variants)
     hints, known = _type_hints(kind), {entry.name: entry for entry in dataclasses.fields(kind)}
     for key in values:
         if key not in known:
             raise unknown(f"key in {where or 'the configuration'}", key, known)
     prefix = f"{where}." if where else ""
     return kind(**{k: _convert(hints[k], value, prefix + k, known[k]) for k, value in values.items()})
-
-
-def _options_class(registry: Any, values: Mapping[str, Any], where: str) -> type:
-    """Return the options class of the method or term that is named; check the variant."""
-    if "name" not in values:
-        raise UserError(f"{where}: a name is needed, one of {', '.join(registry)}")
-    entry = registry[_convert(str, values["name"], f"{where}.name")]
-    variant = _convert(str, values.get("variant", ""), f"{where}.variant")
-    if variant and registry is METHODS and variant not in entry.variants:
-        raise unknown(f"variant of {values['name']}", variant, entry.variants)
-    options: type = entry.Options
-    return options
 
 
 def _convert(hint: Any, value: Any, where: str, limits: dataclasses.Field[Any] | None = None) -> Any:

@@ -1,8 +1,4 @@
-"""The exception that is meant for people.
-
-Anything a user can get wrong (a name, a path, a number that does not fit) raises `UserError`. The command prints its
-message without a traceback and exits with code 2. Any other exception that escapes is a bug.
-"""
+"""Errors. The command prints a `UserError` without a traceback and exits with code 2. Other exceptions are bugs."""
 
 from __future__ import annotations
 
@@ -25,11 +21,11 @@ class UserError(ValueError):
 
 
 class DivergenceError(RuntimeError):
-    """Training produced a loss that is not a number or far too large, or a network that sees no difference."""
+    """Training gave a loss that is not a number or far too large, or a network whose outputs do not differ."""
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
-    """Return the error for an unknown name, with the nearest known one."""
+    """Return the error for an unknown name; it suggests the nearest known name."""
     choices = sorted(known)
     if nearest := difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5):
         hint = f"did you mean {nearest[0]!r}?"

@@ -1,9 +1,9 @@
-"""Which runs are the same. This is the one definition behind tables, figures, plans and records."""
+"""Define which runs are the same, for tables, figures, plans and records."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
@@ -14,11 +14,8 @@ from phasezero.records.run import Record
 
 T = TypeVar("T", Record, Analysis)
 
-Settings = dict[str, Any]
-"""Dotted keys and values of a configuration."""
 
-
-def settings_of(config: Mapping[str, Any]) -> Settings:
+def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that make a run what it is: all but its name, its seed and how it was computed.
 
     Where phase sizes are listed, base and step are not read and do not count.
@@ -33,13 +30,13 @@ def run_key(config: RunConfig) -> str:
     return json.dumps(settings_of(config.to_dict()), sort_keys=True)
 
 
-def identity(made: Record | Analysis) -> Settings:
-    """Return what must be equal for runs, or analyses of their models, to count as seeds of one group.
+def identity(made: Record | Analysis) -> dict[str, Any]:
+    """Return what must be equal for runs, or analyses of their models, to count as seeds of the same group.
 
-    Besides the settings these are the name, and facts that a configuration leaves open: the classes (a folder may have
-    grown), the phases (a run may have been stopped) and the precision that `auto` came to. Analyses are all in float32.
+    Besides name and settings these are facts that a configuration leaves open: the classes (a folder may have grown),
+    the phases (a run may have been stopped) and the precision that `auto` came to. Analyses are all in float32.
     """
-    facts: Settings = {"name": made["name"], **settings_of(made["config"])}
+    facts: dict[str, Any] = {"name": made["name"], **settings_of(made["config"])}
     facts["classes"] = made["data"]["class_hash"][:8]
     if "phases" not in made:
         return {**facts, "phase": made["phase"]}
@@ -70,9 +67,8 @@ class Group(Generic[T]):
     def by_seed(self) -> dict[int, T]:
         return {one["seed"]: one for one in self.members}
 
-    def of_seeds(self, seeds: Iterable[int]) -> Group[T]:
-        wanted = set(seeds)
-        return replace(self, members=tuple(one for one in self.members if one["seed"] in wanted))
+    def of_seeds(self, seeds: Collection[int]) -> Group[T]:
+        return replace(self, members=tuple(one for one in self.members if one["seed"] in seeds))
 
 
 def group_by_identity(made: Iterable[T]) -> list[Group[T]]:

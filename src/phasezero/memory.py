@@ -30,8 +30,7 @@ class MemoryRule:
         kind, _, written = text.partition(":")
         if kind not in ("per_class", "total"):
             raise unknown("memory rule", kind, ("per_class", "total"))
-        count = whole_number(written)
-        if count is None:
+        if (count := whole_number(written)) is None:
             raise UserError(f"memory: write per_class:20 or total:2000, got {text!r}")
         return cls(kind, count)
 

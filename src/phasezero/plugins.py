@@ -1,7 +1,7 @@
 """Plug-ins: outside code that registers methods, phase-0 strategies, data sets and networks.
 
 A plug-in is a Python file (`phasezero --plugin FILE`, `load_plugin`) or an installed package with an entry point of the
-group `phasezero.plugins`. Importing it is all that happens: it calls `register_method` and the like.
+group `phasezero.plugins`. When it is imported, it calls `register_method` and the like.
 """
 
 from __future__ import annotations

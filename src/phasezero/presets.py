@@ -81,13 +81,10 @@ def _assemble(method: str, data: str, initial: Sequence[str], base: int | None, 
             settings |= TERMS[term.name].published.get(key, {})
         weight = settings.pop("weight", term.weight)
         terms.append(term if ":" in text else replace(term, weight=weight))
+    base = recipe.base or 0 if base is None else base
+    step = recipe.steps[0] if step is None else step
     return RunConfig(
-        protocol=Protocol(
-            data,
-            data_set.class_order,
-            base=recipe.base or 0 if base is None else base,
-            step=recipe.steps[0] if step is None else step,
-        ),
+        protocol=Protocol(data, data_set.class_order, base, step),
         network=Network(recipe.network),
         method=METHODS[plain].Options(name=plain, variant=variant),
         initial=tuple(terms),
@@ -190,8 +187,8 @@ def split_method(method: str) -> tuple[str, str]:
     if method in METHODS:
         return method, ""
     for plain in METHODS:
-        if method.startswith(f"{plain}-") and (variant := method.removeprefix(f"{plain}-")) in METHODS[plain].variants:
-            return plain, variant
+        if method in method_names(plain):
+            return plain, method.removeprefix(f"{plain}-")
     raise unknown("method", method, [name for one in METHODS for name in method_names(one)])
 
 

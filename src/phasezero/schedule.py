@@ -40,10 +40,7 @@ class Schedule(Limited):
         return self.epochs * math.ceil(images / self.batch_size)
 
     def stretched(self, epochs: int) -> Schedule:
-        """Return the same shape over another number of epochs; milestones keep their place in proportion.
-
-        No milestone moves before the first epoch, and a schedule that is early does not skip its only epoch.
-        """
+        """Return the same shape over other epochs. The first epoch keeps its rate, milestones are scaled."""
         check_number("schedule.epochs", epochs, self.__dataclass_fields__["epochs"])
         shift = min(self.shift, max(epochs - 1, 0))
         first = 1 + max(shift, 0)  # the first epoch that a milestone may name

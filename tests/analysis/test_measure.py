@@ -116,7 +116,7 @@ def test_future_classes_come_after_the_seen(trained: Path, toy_data: ImageData) 
     assert other["overlap"]["seen_as_future"] is not None
     last = analyse_run(trained, data=toy_data)
     assert last["phase"] == 2
-    assert records.later_classes(last) == last["classes"][4:]
+    assert records.shared_classes([last], later=True) == last["classes"][4:]
     assert records.shared_classes([last, found]) == found["classes"][:4]  # looked at is not seen
     assert [group.label[-9:] for group in group_analyses([last, found])] == ["(phase=0)", "(phase=2)"]
 

@@ -46,7 +46,7 @@ _ABOUT: dict[Claim, tuple[str, ...]] = {  # settings in which the models of a st
 
 @dataclass(frozen=True)
 class Case:
-    """A class and a seed for which a statement does not hold, with each model's alpha_k (or information)."""
+    """A class and a seed, with each model's alpha_k (or information)."""
 
     class_id: str
     class_name: str
@@ -69,7 +69,7 @@ class Finding:
     later: bool  # only classes that came after phase 0 were looked at
     classes: int
     cases: int
-    exceptions: tuple[Case, ...]
+    exceptions: tuple[Case, ...]  # for which the statement does not hold
     also_differ_in: tuple[str, ...]  # settings that the statement is not about: they may be the reason
 
     @property
@@ -121,17 +121,11 @@ def find(
         told = f"different floors ({' and '.join(used)})"
         raise UserError(f"{claim}: {labels} were analysed with {told}: these cannot be compared")
     names = dict(zip(firsts[0]["classes"], firsts[0]["class_names"], strict=True))
-    cases, by_run, exceptions = [], [], []
+    cases, by_run = [], []
     for seed in seeds:
         values = list(zip(*(values_of(some[seed], split, form, classes, k) for some in by_seed), strict=True))
-        differences = [_difference(case) for case in values]
-        cases += values
-        by_run.append(sum(differences) / len(differences))
-        exceptions += [
-            Case(name, names[name], seed, case)
-            for name, case, found in zip(classes, values, differences, strict=True)
-            if not _agrees(claim, found)
-        ]
+        cases += [Case(name, names[name], seed, case) for name, case in zip(classes, values, strict=True)]
+        by_run.append(sum(map(_difference, values)) / len(values))
     mean, deviation, _ = mean_and_deviation(by_run)
     settings = differing([settings_of(one["config"]) for one in firsts])
     return Finding(
@@ -139,14 +133,14 @@ def find(
         models=tuple(group.label for group in models),
         phases=tuple(one["phase"] for one in firsts),
         k=k,
-        means=tuple(sum(column) / len(column) for column in zip(*cases, strict=True)),
+        means=tuple(sum(column) / len(column) for column in zip(*(case.values for case in cases), strict=True)),
         difference=mean,
         deviation=deviation,
         seeds=tuple(seeds),
         later=later,
         classes=len(classes),
         cases=len(cases),
-        exceptions=tuple(exceptions),
+        exceptions=tuple(case for case in cases if not _agrees(claim, _difference(case.values))),
         also_differ_in=tuple(key for key in settings if not key.startswith(_ABOUT[claim])),
     )
 
@@ -175,7 +169,7 @@ def compare(
 
     Models that cannot be compared raise UserError. If there is a list `left_out`, it gets the reasons instead.
     """
-    found, reasons = [], dict[str, None]()
+    found = []
     for claim, models in statements(group_analyses(analyses)):
         for k in [None] if claim == "more information" else usual_k(models) if ks is None else ks:
             try:
@@ -183,9 +177,7 @@ def compare(
             except UserError as error:
                 if left_out is None:
                     raise
-                reasons[str(error)] = None
-    if left_out is not None:
-        left_out += reasons
+                left_out += [str(error)] if str(error) not in left_out else []
     return found
 
 

@@ -17,14 +17,14 @@ from phasezero.analysis.spectra import alpha, class_spectra, constant_features, 
 from phasezero.config import RunConfig
 from phasezero.data.catalog import load_data
 from phasezero.data.images import ImageData
-from phasezero.engine.checkpoint import Checkpoint, load_checkpoint, phase_checkpoint
+from phasezero.engine.checkpoint import load_checkpoint, phase_checkpoint
 from phasezero.engine.device import environment
 from phasezero.engine.evaluate import pooled_features
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.records.analysis import FORMAT, SPLITS, Analysis, Form, Measurement, OverlapRecord, Split, SplitAnalysis
-from phasezero.records.run import Environment, Record, read_record
+from phasezero.records.run import Record, read_record
 from phasezero.runs.session import CHECKPOINT
 
 # Every k where alpha_k bends, fewer where it is nearly straight; a table shows some of them.
@@ -62,28 +62,21 @@ def analyse_run(
     trainer = Trainer(replace(config, engine=exact), data)
     if [str(data.class_ids[index]) for index in trainer.stream.order] != record["data"]["class_ids"]:
         raise UserError(f"{folder}: data {data.name!r} has other classes now than when the run was made")
-    saved = _find_state(folder, config, phase, trainer, Path(store) if store else None, record["environment"])
+    kept = phase_checkpoint(folder / CHECKPOINT, phase)
+    states = (load_checkpoint(path, config, trainer) for path in (kept, folder / CHECKPOINT) if path.exists())
+    saved = next((state for state in states if len(state.phases) == phase + 1), None)
+    if saved is None and store and phase == 0:
+        saved = PhaseZeroStore(Path(store)).find(phase_zero_key(trainer, record["environment"]), trainer)
+    if saved is None:
+        raise UserError(
+            f"{folder}: the model after phase {phase} is not there (no {kept.name}); "
+            "run with --keep-phases to keep every phase's, or name the --store that phase 0 was kept in"
+        )
     try:
         trainer.restore(phase + 1, saved.model, saved.exemplars)
     except RuntimeError:  # torch's, with a page of keys
         raise UserError(f"{folder}: the checkpoint is not of this version's {config.network.name!r}") from None
     return analyse_model(trainer, record, ks=ks, floor=floor, future=future)
-
-
-def _find_state(
-    folder: Path, config: RunConfig, phase: int, trainer: Trainer, store: Path | None, made_in: Environment
-) -> Checkpoint:
-    kept = phase_checkpoint(folder / CHECKPOINT, phase)
-    for path in (kept, folder / CHECKPOINT):
-        if path.exists() and len((saved := load_checkpoint(path, config, trainer)).phases) == phase + 1:
-            return saved
-    stored = PhaseZeroStore(store).find(phase_zero_key(trainer, made_in), trainer) if store and phase == 0 else None
-    if stored is None:
-        raise UserError(
-            f"{folder}: the model after phase {phase} is not there (no {kept.name}); "
-            "run with --keep-phases to keep every phase's, or name the --store that phase 0 was kept in"
-        )
-    return stored
 
 
 def analyse_model(
@@ -158,13 +151,13 @@ def measure(
     eigenvalues = spectra.eigenvalues.cpu()
     shares, proxy = alpha(eigenvalues, ks), information_proxy(eigenvalues, spectra.counts, floor)
     return {
-        "alpha_mean": _shares(shares[:seen].mean(0)),
-        "alpha": [_shares(row) for row in shares],
-        "variance": _numbers(eigenvalues.sum(1)),
-        "spectrum_mean": _numbers(eigenvalues[:seen].mean(0)[:KEPT_EIGENVALUES]),
+        "alpha_mean": _rounded(shares[:seen].mean(0), ".6f"),
+        "alpha": [_rounded(row, ".6f") for row in shares],
+        "variance": _rounded(eigenvalues.sum(1)),
+        "spectrum_mean": _rounded(eigenvalues[:seen].mean(0)[:KEPT_EIGENVALUES]),
         "information": {
-            "mean": _numbers(proxy.by_class[:seen].mean()[None])[0],
-            "by_class": _numbers(proxy.by_class),
+            "mean": _rounded(proxy.by_class[:seen].mean()[None])[0],
+            "by_class": _rounded(proxy.by_class),
             "floor": floor,
             "floored": proxy.floored.tolist(),
             "unavoidable": proxy.unavoidable.tolist(),
@@ -174,12 +167,9 @@ def measure(
 
 
 def _points(by_class: Sequence[Tensor]) -> list[list[list[float]]]:
-    return [[[round(x, 4) for x in point] for point in in_form(one[:MOST_POINTS], "unit").tolist()] for one in by_class]
+    return [[_rounded(point, ".4f") for point in in_form(one[:MOST_POINTS], "unit")] for one in by_class]
 
 
-def _shares(values: Tensor) -> list[float]:
-    return [round(value, 6) for value in values.tolist()]
-
-
-def _numbers(values: Tensor) -> list[float]:
-    return [float(f"{value:.6g}") for value in values.tolist()]
+def _rounded(values: Tensor, to: str = ".6g") -> list[float]:
+    """Return numbers to six significant digits, or as another format says."""
+    return [float(format(value, to)) for value in values.tolist()]

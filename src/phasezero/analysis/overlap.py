@@ -41,9 +41,8 @@ def scatter_ratio(by_class: Sequence[Tensor]) -> float | None:
     """Return tr(S_W) / tr(S_B), every class counting the same; both traces are of unbiased variances."""
     if len(by_class) < 2:
         return None
-    means = class_means(by_class)
     within = torch.stack([features.double().var(0).sum() for features in by_class]).mean()
-    return float(within / means.var(0).sum())
+    return float(within / class_means(by_class).var(0).sum())
 
 
 def nearest_means(by_class: Sequence[Tensor], means: Tensor) -> Tensor:

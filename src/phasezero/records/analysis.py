@@ -130,11 +130,7 @@ def shared_classes(analyses: Sequence[Analysis], *, later: bool = False) -> list
     """
     seen = [one["classes"][: one["seen_classes"]] for one in analyses]
     if later:
-        seen += [later_classes(one) for one in analyses if len(one["phase_sizes"]) > 1] or [[]]
+        several = [one for one in analyses if len(one["phase_sizes"]) > 1]
+        seen += [one["classes"][one["phase_sizes"][0] : one["seen_classes"]] for one in several] or [[]]
     others = [set(classes) for classes in seen]
     return [name for name in seen[0] if all(name in classes for classes in others)] if seen else []
-
-
-def later_classes(analysis: Analysis) -> list[str]:
-    """Return the seen classes that came after phase 0."""
-    return analysis["classes"][analysis["phase_sizes"][0] : analysis["seen_classes"]]

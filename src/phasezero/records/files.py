@@ -14,7 +14,6 @@ from pathlib import Path
 from phasezero.errors import UserError
 
 LONGEST = 180  # characters of a folder's name; most file systems allow 255 bytes
-
 STILL_WRITING = 60
 """Seconds since its last change after which an unfinished file counts as abandoned."""
 
@@ -38,7 +37,7 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary)):
-            error.filename = str(path)  # nobody named the temporary one, and a full disk names none
+            error.filename = str(path)  # the file that the user knows; a full disk names none
         raise
     with suppress(OSError):  # the rename itself lasts only once the folder is synced; not every system can
         folder = os.open(path.parent, os.O_RDONLY)
@@ -87,16 +86,13 @@ def slug(name: str) -> str:
     return f"{plain[:LONGEST]}-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:12]}"
 
 
-def find_files(paths: Iterable[str | Path], pattern: str, direct: str = "") -> list[Path]:
-    """Return files, each once: a path is a file itself, or a folder that is searched at any depth.
-
-    A folder that has the file `direct` in it means that file alone.
-    """
+def find_files(paths: Iterable[str | Path], pattern: str) -> list[Path]:
+    """Return files, each once: a path is a file, or a folder that holds a file so named or is searched at any depth."""
     found: dict[Path, None] = {}  # an ordered set: a run reached by two paths must not count as two seeds
     for path in map(Path, paths):
         inside = [path]
         if path.is_dir():
-            inside = [path / direct] if direct and (path / direct).exists() else sorted(path.rglob(pattern))
+            inside = [path / pattern] if (path / pattern).exists() else sorted(path.rglob(pattern))
         if not inside:
             raise UserError(f"{path}: no {pattern.replace('*', 'N')} in this folder or below it")
         found.update(dict.fromkeys(one.resolve() for one in inside))

@@ -92,7 +92,7 @@ Lists = Iterator[tuple[str, Sized, int]]
 
 
 def check_content(path: Path, value: dict[str, Any], schema: str, lists: Callable[[dict[str, Any]], Lists]) -> None:
-    """Raise UserError for a violation of the schema that a view would trip over, or for a list of the wrong length."""
+    """Raise UserError for a violation of the schema that matters to a view, or for a list of the wrong length."""
     rules = load_schema(schema)
     for problem in _problems(value, rules, "", rules["$defs"]):
         raise UserError(f"{path}: {problem}")

@@ -1,7 +1,6 @@
 """The numbers of class-incremental learning, as pure functions.
 
-Labels are positions in the class order, so the classes of a phase are a contiguous range of labels and
-`phase_sizes` (for example [50, 10, 10, 10, 10, 10]) says where the ranges end. Accuracies are percentages.
+Labels are positions in the class order, and the classes of a phase are a range of labels. Accuracies are percentages.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +24,7 @@ def confusion_matrix(true: npt.ArrayLike, predicted: npt.ArrayLike, classes: int
     >>> confusion_matrix([0, 0, 1], [0, 1, 1], classes=2).tolist()
     [[1, 1], [0, 1]]
     """
-    rows: npt.NDArray[Any] = np.asarray(true).reshape(-1)
-    columns: npt.NDArray[Any] = np.asarray(predicted).reshape(-1)
+    rows, columns = np.ravel(true), np.ravel(predicted)
     if rows.shape != columns.shape:
         raise ValueError(f"{rows.size} true labels but {columns.size} predicted ones")
     for name, labels in (("true", rows), ("predicted", columns)):
@@ -41,8 +38,7 @@ def confusion_matrix(true: npt.ArrayLike, predicted: npt.ArrayLike, classes: int
 def overall_accuracy(confusion: Counts) -> float:
     """Return the top-1 accuracy over all test images of all classes seen.
 
-    Weighted by images, not by phases: with B=50 and S=10 an unweighted mean over phases (FACIL's "avg") gives
-    the ten classes of a late phase as much say as the fifty of phase 0.
+    It is weighted by images. An unweighted mean over phases (FACIL's "avg") is another number.
     """
     return _percent(int(np.trace(confusion)), int(confusion.sum()), "the seen classes have")
 
@@ -77,8 +73,8 @@ def average_incremental_accuracy(accuracies: Sequence[float]) -> float:
 def forgetting_by_phase(matrix: Sequence[Sequence[float]]) -> list[float] | None:
     """Return, for each phase but the last, its best accuracy before the last phase minus the final one.
 
-    Chaudhry et al. 2018 (Riemannian Walk), eq. 3. A negative entry is a phase that got better. None after a
-    single phase: there was nothing to forget, which is not the same as having forgotten nothing.
+    Chaudhry et al. 2018 (Riemannian Walk), eq. 3. A negative entry is a phase that got better. After a single phase
+    there was nothing to forget: None.
     """
     last = len(matrix) - 1
     if last < 1:

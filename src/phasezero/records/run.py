@@ -30,16 +30,21 @@ CLASSIFIERS = ("head", "nearest_mean", "uncorrected")
 """
 
 
-class DataRecord(TypedDict):
+class DataFacts(TypedDict):
+    """The data of a run. Classes are in class order."""
+
     name: str
-    classes: int
     class_ids: list[str]
     class_names: list[str]
     class_order: str
     class_order_indices: list[int]
-    class_hash: str
     train_images: int
     test_images: int
+
+
+class DataRecord(DataFacts):
+    classes: int
+    class_hash: str
 
 
 class Memory(TypedDict):
@@ -140,28 +145,11 @@ def class_hash(ids: Iterable[object]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def data_record(
-    *,
-    name: str,
-    class_ids: Sequence[object],
-    class_names: Sequence[str],
-    class_order: str,
-    class_order_indices: Sequence[int],
-    train_images: int,
-    test_images: int,
-) -> DataRecord:
-    """Build the data block; `class_ids` and `class_names` are already in class order."""
-    return DataRecord(
-        name=name,
-        classes=len(class_ids),
-        class_ids=[str(one) for one in class_ids],
-        class_names=list(class_names),
-        class_order=class_order,
-        class_order_indices=[int(index) for index in class_order_indices],
-        class_hash=class_hash(class_ids),
-        train_images=train_images,
-        test_images=test_images,
-    )
+def data_record(**facts: Unpack[DataFacts]) -> DataRecord:
+    """Build the data block: add the number of classes and their hash."""
+    ids = facts["class_ids"]
+    whole = {**facts, "classes": len(ids), "class_hash": class_hash(ids)}
+    return cast(DataRecord, {key: whole[key] for key in schema()["$defs"]["data"]["required"]})
 
 
 def phase_record(
@@ -173,10 +161,7 @@ def phase_record(
     loss: Mapping[str, Sequence[float]],
     seconds: Mapping[str, float],
 ) -> PhaseRecord:
-    """Build the block of the phase just finished.
-
-    `phase_sizes` are the sizes so far, this phase's last; `confusions` are the matrices by classifier.
-    """
+    """Build the block of the last of these phases; `confusions` are matrices by classifier."""
     head, unmeasured = confusions["head"], dict.fromkeys(CLASSIFIERS)
     true, predicted = np.nonzero(head)
     by_phase = {name: metrics.phase_accuracies(one, phase_sizes) for name, one in confusions.items()}
@@ -196,7 +181,7 @@ def phase_record(
 
 
 def run_record(**run: Unpack[FinishedRun]) -> Record:
-    """Build the whole record: add the version of the schema and of the package, and the summary."""
+    """Build the record: add the versions of schema and package, and the summary."""
     versions = {"schema_version": SCHEMA_VERSION, "phasezero": run["environment"]["phasezero"]}
     whole: dict[str, Any] = {**versions, **run, "initial": list(run["initial"]), "summary": summarise(run["phases"])}
     return cast(Record, {key: whole[key] for key in schema()["required"]})
@@ -274,10 +259,7 @@ def _lists(record: dict[str, Any]) -> Lists:
 
 
 def _complete(path: Path, value: dict[str, Any]) -> Record:
-    """Return the record with the metrics that its summary is too old to name.
-
-    Raise UserError where parts of it contradict each other: views show them side by side, and damage breaks them.
-    """
+    """Add the metrics that an old summary lacks; raise UserError where parts of the record contradict each other."""
     for place, phase in enumerate(value["phases"]):
         for name in ("true", "predicted"):
             if max(phase["confusion"][name], default=0) >= phase["seen_classes"]:
@@ -306,7 +288,7 @@ def _own_file(path: Path) -> Path:
 
 def find_records(paths: Iterable[str | Path]) -> list[Path]:
     """Return files of records: each path is a file, a run's folder, or a folder searched at any depth."""
-    return find_files(paths, FILE_NAME, direct=FILE_NAME)
+    return find_files(paths, FILE_NAME)
 
 
 def sound_records(paths: Sequence[str | Path], warn: Callable[[str], None]) -> list[tuple[Path, Record]]:

@@ -146,7 +146,7 @@ class Job:
                 class_ids=[data.class_ids[index] for index in order],
                 class_names=[data.class_names[index] for index in order],
                 class_order=trainer.stream.order_name,
-                class_order_indices=order,
+                class_order_indices=list(order),
                 train_images=sum(map(len, trainer.train_by_class)),
                 test_images=sum(map(len, trainer.test_by_class)),
             ),
