@@ -36,13 +36,11 @@ def identity(made: Record | Analysis) -> dict[str, Any]:
     Besides name and settings these are facts that a configuration leaves open: the classes (a folder may have grown),
     the phases (a run may have been stopped) and the precision that `auto` came to. Analyses are all in float32.
     """
-    facts: dict[str, Any] = {"name": made["name"], **settings_of(made["config"])}
-    facts["classes"] = made["data"]["class_hash"][:8]
+    facts = {"name": made["name"], **settings_of(made["config"]), "classes": made["data"]["class_hash"][:8]}
     if "phases" not in made:
         return {**facts, "phase": made["phase"]}
-    record = cast(Record, made)
-    phases = [phase["new_classes"] for phase in record["phases"]]
-    return {**facts, "phases": phases, "precision": record["environment"]["precision"]}
+    phases = [phase["new_classes"] for phase in cast(Record, made)["phases"]]
+    return {**facts, "phases": phases, "precision": made["environment"]["precision"]}
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

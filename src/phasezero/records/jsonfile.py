@@ -20,8 +20,7 @@ MOST_BYTES = 256 << 20
 
 def write_json(path: str | Path, value: Mapping[str, Any], what: str) -> None:
     """Write a mapping as JSON, whole or not at all."""
-    text = "".join(_pieces(value, what, 0)) + "\n"  # before any file is touched, for it may refuse
-    write_whole(Path(path), text)
+    write_whole(Path(path), "".join(_pieces(value, what, 0)) + "\n")
 
 
 def _pieces(value: object, where: str, depth: int) -> Iterator[str]:

@@ -147,8 +147,7 @@ def class_hash(ids: Iterable[object]) -> str:
 
 def data_record(**facts: Unpack[DataFacts]) -> DataRecord:
     """Build the data block: add the number of classes and their hash."""
-    ids = facts["class_ids"]
-    whole = {**facts, "classes": len(ids), "class_hash": class_hash(ids)}
+    whole = {**facts, "classes": len(facts["class_ids"]), "class_hash": class_hash(facts["class_ids"])}
     return cast(DataRecord, {key: whole[key] for key in schema()["$defs"]["data"]["required"]})
 
 
