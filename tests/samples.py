@@ -177,6 +177,7 @@ def make_record(
     config: dict[str, Any] | None = None,
     finished: int | None = None,
     drop: int = 4,
+    settings: Mapping[str, Any] | None = None,
 ) -> Record:
     """Return the record of a run that never happened, as `phasezero run` would write it; unequal sizes are listed.
 
@@ -184,11 +185,11 @@ def make_record(
     nearest mean.
     """
     classes, regular = sum(sizes), len(sizes) > 1 and len(set(sizes[1:])) == 1
-    settings: dict[str, Any] = {"seed": seed, "protocol.memory": f"per_class:{per_class}"}
-    settings |= {"protocol.class_order": class_order} if class_order else {}
-    settings |= {} if regular else {"protocol.phase_sizes": list(sizes)}
+    changed: dict[str, Any] = {"seed": seed, "protocol.memory": f"per_class:{per_class}"}
+    changed |= {"protocol.class_order": class_order} if class_order else {}
+    changed |= {} if regular else {"protocol.phase_sizes": list(sizes)}
     chosen = build_config(method, data, initial=initial, base=sizes[0], step=sizes[1] if regular else 1)
-    chosen = chosen.override(settings)
+    chosen = chosen.override(changed | dict(settings or {}))
     phases = []
     for i in range(finished or len(sizes)):
         so_far = list(sizes[: i + 1])

@@ -98,7 +98,7 @@ def test_no_smaller_model_replaces_the_oracle_of_fig_4(
     def spy(found: Mapping[str, Sequence[Analysis]], *_: object, name: Callable[[Analysis], str], **__: object) -> None:
         panels.update({title: [name(one) for one in some] for title, some in found.items()})
 
-    monkeypatch.setattr(figures, "draw_alpha_panels", spy)
+    monkeypatch.setattr(figures, "draw_alpha", spy)
     monkeypatch.setattr(figures, "write_every_format", lambda base, make, _: make(base) or [])
     sizes = {"sizes10": (2,), "sizes50": (4,), **oracle}
     output = drawn("fig4", lambda row: [0.5] * sizes[row.config.name.rpartition("/")[2]][0], sizes)

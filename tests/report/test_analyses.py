@@ -9,18 +9,18 @@ import pytest
 from phasezero.analysis.compare import compare
 from phasezero.errors import UserError
 from phasezero.records.analysis import Analysis
-from phasezero.report.analyses import analysis_caption, analysis_cells, chosen_columns, figure_caption, findings_grid
+from phasezero.report.analyses import analysis_grid, figure_caption, findings_grid
 from samples import make_analysis
 
 
 def rows_of(analyses: list[Analysis], **options: Any) -> list[dict[str, str]]:
-    header, rows = analysis_cells(analyses, **options)
-    return [dict(zip(header, map(str, row), strict=True)) for row in rows]
+    header, *rows = analysis_grid(analyses, **options).lines()
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def findings_of(analyses: list[Analysis]) -> list[dict[str, str]]:
-    grid = findings_grid(compare(analyses))
-    return [dict(zip(grid.header, map(str, row), strict=True)) for row in grid.rows]
+    header, *rows = findings_grid(compare(analyses)).lines()
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def test_a_row_is_the_mean_over_seeds() -> None:
@@ -44,23 +44,23 @@ def test_a_table_over_the_classes_that_models_share() -> None:
     assert [row["alpha_1"] for row in seen] == ["0.550", "0.500"]
     assert (shared[1]["information"], shared[1]["floored"]) == ("-105.0", "3.0 (of 64)")
     assert (seen[1]["information"], seen[1]["floored"]) == ("-370.0", "22.0 (of 64)")
-    assert chosen_columns(analysis_cells(analyses), ["alpha_1", "model"])[0] == ["model", "alpha_1"]
-    assert "the 2 classes after phase 0" in analysis_caption(analyses, "train", "raw", classes=["a", "b"], later=True)
+    assert analysis_grid(analyses, columns=["alpha_1", "model"]).header == ["model", "alpha_1"]
+    assert "the 2 classes after phase 0" in analysis_grid(analyses, classes=["id 0", "id 1"], later=True).caption
     told = figure_caption(analyses, ["id 0", "id 1"])
     assert (told[:22], told[-17:]) == ("Models after phase 0. ", "class 0, class 1.")
     for columns in (["alpha_1"], ["information"], ["alpha_2", "information"], ["accuracy"]):
-        told = analysis_caption(analyses, "train", "raw", columns=columns)
+        told = analysis_grid(analyses, columns=columns).caption
         assert ("alpha_k" in told) == any(name.startswith("alpha") for name in columns)
         assert ("eigenvalues below 1e-12" in told) == ("information" in columns)
 
 
 def test_information_with_different_floors_has_no_mean() -> None:
     mixed = [make_analysis([0.6], seed=0), make_analysis([0.6], seed=1), make_analysis([0.5], eta=0.5)]
-    assert "different floors" not in analysis_caption(mixed, "train", "raw")
+    assert "different floors" not in analysis_grid(mixed).caption
     mixed[0]["train"]["raw"]["information"]["floor"] = 1e-3
     rows = rows_of(mixed)
     assert [(row["information"], row["floored"]) for row in rows] == [("-", "-"), ("-300.0", "2.0 (of 64)")]
-    assert "below 1e-12 or 0.001" in (caption := analysis_caption(mixed, "train", "raw"))
+    assert "below 1e-12 or 0.001" in (caption := analysis_grid(mixed).caption)
     assert "different floors cannot be compared" in caption
 
 

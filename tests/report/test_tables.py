@@ -10,13 +10,14 @@ from rich.console import Console
 
 from phasezero.identity import group_by_identity
 from phasezero.records.run import Record
+from phasezero.report.grid import markdown
 from phasezero.report.page.content import page_content
-from phasezero.report.tables import comparison_warnings, markdown_table, results_grid, seen_classes
+from phasezero.report.tables import comparison_warnings, results_grid, seen_classes
 from samples import make_record
 
 
 def cells(records: list[Record], **options: Any) -> list[list[str]]:
-    lines = markdown_table(records, **options).splitlines()
+    lines = markdown(results_grid(records, **options)).splitlines()
     rows = [line for line in lines if line.startswith("|") and "---" not in line]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in rows]
 
@@ -88,39 +89,26 @@ def test_a_terminal_takes_names_literally_and_cuts_no_number() -> None:
     assert "Accuracy in percent by the number of classes seen" in text
     for part in ("[red]my|run", "80.50", "64.50", "60.50", "70.50", "±0.71", "12.00", "±0.00", "66.27", "±0.28"):
         assert part in text
-    assert r"[red]my\|run[/red]" in markdown_table([make_record(name="[red]my|run[/red]")])
-
-
-def changed(setting: str, value: object) -> Record:
-    record = make_record()
-    *path, last = setting.split(".")
-    place: Any = record["config"]
-    for key in path:
-        place = place[key]
-    place[last] = value
-    return record
+    assert r"[red]my\|run[/red]" in markdown(results_grid([make_record(name="[red]my|run[/red]")]))
 
 
 LUCIR = "lucir/cifar100/b50s10"
-DIFFERENT = [
-    (make_record(method="bic", per_class=40), f"memory: per_class:20 ({LUCIR}); per_class:40 (bic/cifar100/b50s10)"),
-    (make_record(sizes=(50, *[5] * 10)), "protocol: B=50 S=10, 6 phases"),
-    (make_record(data="glyphs"), "data set: cifar100"),
-    (
-        make_record(method="icarl", nearest_mean=True),
-        f"how the method classifies: head ({LUCIR}); nearest mean (icarl/",
-    ),
-    (make_record(), "seed 0 counted more than once"),
-    (changed("protocol.selection", "random"), f"exemplars: herding selection ({LUCIR} ("),
-    (changed("training.first.epochs", 200), f"training on cifar100: 160 epochs ({LUCIR} ("),
-    (changed("training.later.epochs", 2), f"; 160 and then 2 epochs ({LUCIR} (training.later.epochs=2))"),
-    (changed("network.name", "resnet32"), f"; resnet32 ({LUCIR} (network.name=resnet32))"),
+DIFFERENT: list[tuple[dict[str, Any], str]] = [
+    ({"method": "bic", "per_class": 40}, f"memory: per_class:20 ({LUCIR}); per_class:40 (bic/cifar100/b50s10)"),
+    ({"sizes": (50, *[5] * 10)}, "protocol: B=50 S=10, 6 phases"),
+    ({"data": "glyphs"}, "data set: cifar100"),
+    ({"method": "icarl", "nearest_mean": True}, f"how the method classifies: head ({LUCIR}); nearest mean (icarl/"),
+    ({}, "seed 0 counted more than once"),
+    ({"settings": {"protocol.selection": "random"}}, f"exemplars: herding selection ({LUCIR} ("),
+    ({"settings": {"training.first.epochs": 200}}, f"training on cifar100: 160 epochs ({LUCIR} ("),
+    ({"settings": {"training.later.epochs": 2}}, f"; 160 and then 2 epochs ({LUCIR} (training.later.epochs=2))"),
+    ({"settings": {"network.name": "resnet32"}}, f"; resnet32 ({LUCIR} (network.name=resnet32))"),
 ]
 
 
-@pytest.mark.parametrize(("other", "said"), DIFFERENT, ids=[said[:20] for _, said in DIFFERENT])
-def test_warnings_name_what_differs_and_who(other: Record, said: str) -> None:
-    (warning,) = comparison_warnings([make_record(), other])
+@pytest.mark.parametrize(("fields", "said"), DIFFERENT, ids=[said[:20] for _, said in DIFFERENT])
+def test_warnings_name_what_differs_and_who(fields: dict[str, Any], said: str) -> None:
+    (warning,) = comparison_warnings([make_record(), make_record(**fields)])
     assert said in warning
 
 

@@ -39,10 +39,10 @@ def analyze(
 ) -> None:
     """How the features of each class scatter in trained models, and how models compare in that."""
     from phasezero.analysis.study import analyse_runs
-    from phasezero.records.analysis import analysis_name, find_analyses, read_analysis, shared_classes
+    from phasezero.records.analysis import analysis_name, find_analyses, read_analysis
     from phasezero.records.files import writable
     from phasezero.records.run import FILE_NAME, find_records
-    from phasezero.report.analysis_views import View, show_analyses
+    from phasezero.report.analyses import show_analyses
 
     ks = sorted(parse_numbers("--k", k)) if k is not None else None
     if ks and ks[0] == 0:
@@ -69,8 +69,7 @@ def analyze(
             raise UserError(f"no analysis of phase {', '.join(map(str, phase or []))} is there")
         several = len(analyses) > len(set(folders))  # of a run; read, without --phase
         phases = sorted({one["phase"] for one in analyses}) if phase or several else []
-        classes = shared_classes(analyses, later=later)
-        show_analyses(analyses, View(folder, split, features, later, phases, classes), ks, warn)
+        show_analyses(analyses, folder, split=split, form=features, later=later, phases=phases, ks=ks, warn=warn)
 
 
 def check_read(context: typer.Context, phases: Sequence[int]) -> None:

@@ -23,6 +23,7 @@ def show(
     figure: Annotated[Path | None, typer.Option(help="Draw the curves: .png, .svg or .pdf.")] = None,
 ) -> None:
     """Tables (and a picture) of finished runs, by each method's own classifier: iCaRL's is the nearest mean."""
+    from phasezero.identity import group_by_identity
     from phasezero.records.run import FILE_NAME, load_records
     from phasezero.report.curves import draw_curves
     from phasezero.report.grid import FORMATS
@@ -36,7 +37,7 @@ def show(
     records = [record for _, record in load_records(paths_with(FILE_NAME, runs), warn)]
     classifier = "nearest_mean" if nearest_mean else "head" if head else None
     if figure is not None:  # first: its name may be wrong
-        draw_curves(records, figure, classifier=classifier)
+        draw_curves(group_by_identity(records), figure, classifier=classifier)
     print_results(records, classifier, form)
 
 

@@ -15,7 +15,7 @@ from phasezero.paper.tables import Comparison, Row, Table, compare_row, method_l
 from phasezero.paper.targets import CIFAR100, TARGETS
 from phasezero.records.analysis import FORMS, SPLITS, Analysis, Form, Split, shared_classes
 from phasezero.records.run import Record
-from phasezero.report.analyses import analysis_caption, analysis_cells, chosen_columns, findings_grid
+from phasezero.report.analyses import analysis_grid, findings_grid
 from phasezero.report.grid import NOTHING, Cell, Grid
 from phasezero.report.tables import spread
 
@@ -287,11 +287,10 @@ def _check_models(
             found, cases, means = check(other, split)
             if found:
                 sentences.append(f"With {other} features of {split} images: {cases} agree, and the mean in {means}.")
-        columns = ["information", "floored", "constant"] if information else [f"alpha_{k}" for k in compare.TABLE_K]
+        measures = ["information", "floored", "constant"] if information else [f"alpha_{k}" for k in compare.TABLE_K]
         classes = shared_classes(analyses, later=later)
-        cells = analysis_cells(analyses, form=form, classes=classes)
-        caption = analysis_caption(analyses, "train", form, classes=classes, later=later, columns=columns)
-        grids.append(Grid(*chosen_columns(cells, ["model", "n", "accuracy", *columns]), caption))
+        columns = ["model", "n", "accuracy", *measures]
+        grids.append(analysis_grid(analyses, form=form, classes=classes, later=later, columns=columns))
         grids.append(findings_grid([one for one in findings if one.k is None or one.k in compare.TABLE_K]))
     if missing := [row.config.name for row, found in models if not found]:
         sentences.append(f"Not analysed yet: {', '.join(missing)}.")

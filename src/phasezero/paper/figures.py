@@ -15,12 +15,11 @@ from phasezero.paper.tables import Output, Row, Table, cells_grid, curves_grid, 
 from phasezero.paper.targets import CIFAR100
 from phasezero.records.analysis import Analysis, Form, analysis_name, read_analysis, shared_classes, write_analysis
 from phasezero.records.files import slug
-from phasezero.report.analyses import analysis_caption, analysis_cells, chosen_columns, findings_grid
-from phasezero.report.curves import draw_groups, draw_sweep
-from phasezero.report.grid import Grid
-from phasezero.report.spectra import draw_alpha_by_class, draw_alpha_panels, draw_information
+from phasezero.report.analyses import analysis_grid, findings_grid
+from phasezero.report.curves import draw_curves
+from phasezero.report.spectra import draw_alpha, draw_information
 from phasezero.report.sphere import draw_sphere
-from phasezero.report.style import SUFFIXES, write_every_format
+from phasezero.report.style import SUFFIXES, Panel, write_every_format, write_panels
 from phasezero.runs.session import run_folder
 
 SHARED = 10
@@ -85,10 +84,9 @@ def _draw_models(table: Table, analyses: Sequence[Analysis], base: Path, suffixe
         make = partial(_draw_view, table, analyses, drawn or (), f"{caption} {_seeds(table)}")
         files += write_every_format(base, make, suffixes)
     measures = ("information", "floored", "constant") if information else tuple(f"alpha_{k}" for k in TABLE_K)
-    cells = analysis_cells(analyses, form=form, classes=classes or None)
-    about = analysis_caption(analyses, "train", form, classes=classes or None, later=later, columns=measures)
-    chosen = chosen_columns(cells, ["model", "n", "classes", "accuracy", *measures])
-    return Output(Grid(*chosen, f"{caption} {about}"), further, files)
+    columns = ["model", "n", "classes", "accuracy", *measures]
+    grid = analysis_grid(analyses, form=form, classes=classes or None, later=later, columns=columns)
+    return Output(replace(grid, caption=f"{caption} {grid.caption}"), further, files)
 
 
 def _check_statements(table: Table, analyses: Sequence[Analysis], form: Form, left_out: list[str]) -> list[Finding]:
@@ -123,7 +121,7 @@ def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str
     if view == "information":
         draw_information(analyses, path, form="unit", caption=caption)
     elif view == "classes":
-        draw_alpha_by_class(analyses, path, classes=classes, name=by_size, caption=caption)
+        draw_alpha(analyses, path, classes=classes, by_class=True, name=by_size, caption=caption)
     elif table.target.shows_sphere:  # a panel for each row, with its first seed
         titles = [row.panel for row in table.rows for _ in row.records]
         first = dict(reversed(list(zip(titles, analyses, strict=True))))
@@ -132,7 +130,7 @@ def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str
     else:  # spectra: a panel for each number of classes that has models with a term, with the oracle in each
         shown = [[one for one in analyses if one["seen_classes"] == n or one["name"] in oracles] for n in with_terms]
         by_panel = {f"{size} classes": some for size, some in zip(with_terms, shown, strict=True)}
-        draw_alpha_panels(by_panel or {"": list(analyses)}, path, classes=classes, name=name, caption=caption)
+        draw_alpha(by_panel or analyses, path, classes=classes, name=name, caption=caption)
 
 
 def _seeds(table: Table) -> str:
@@ -154,7 +152,7 @@ def _draw_curves(table: Table, rows: Sequence[Row], base: Path, suffixes: Sequen
         panel = replace(table, rows=[row for row in table.rows if row.panel == title])
         groups = [runs_of(table, row) for row in rows if row.panel == title]
         part = base.with_name("-".join(filter(None, [base.name, slug(title.partition(":")[0]).lower()])))
-        make = partial(draw_groups, groups, title=title, caption=f"{panel.caption} {_seeds(panel)}")
+        make = partial(draw_curves, groups, title=title, caption=f"{panel.caption} {_seeds(panel)}")
         paths += write_every_format(part, make, suffixes)
     return paths
 
@@ -169,8 +167,9 @@ def _draw_sweep(table: Table, rows: Sequence[Row], base: Path, suffixes: Sequenc
         points.setdefault((label, row.config.protocol.step), []).append((eta, row.averages))
     several = len({label for label, _ in points}) > 1
     curves = {f"{label}, " * several + f"S={step}": sorted(some) for (label, step), some in points.items()}
-    labels = {"x_label": "CwD coefficient eta", "y_label": "Average incremental accuracy (%)"}
-    make = partial(draw_sweep, curves, caption=f"{table.caption} {_seeds(table)}", **labels)
+    panel = Panel(list(curves.items()), "CwD coefficient eta", "Average incremental accuracy (%)")
+    caption = f"{table.caption} {_seeds(table)}"
+    make = partial(write_panels, panels=[panel], height=3.4, inside=True, caption=caption)
     return write_every_format(base, make, suffixes)
 
 

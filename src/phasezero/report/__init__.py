@@ -1,1 +1,1 @@
-"""Records of runs and their views: metrics, tables, figures, published numbers."""
+"""Views of records and analyses: tables, figures, the HTML page, published numbers."""

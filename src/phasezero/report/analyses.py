@@ -1,38 +1,63 @@
-"""Tables and captions of analyses and findings."""
+"""Tables and captions of analyses and findings, and what `phasezero analyze` shows of them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-from phasezero.analysis.compare import Finding, mean_of, usual_k
+from rich.console import Console
+
+from phasezero.analysis.compare import Finding, compare, mean_of, usual_k, write_findings
 from phasezero.analysis.spectra import CONSTANT
-from phasezero.identity import Group, group_analyses
-from phasezero.records.analysis import Analysis, Form, Split, floors
-from phasezero.report.grid import NOTHING, Cell, Grid, Spread
+from phasezero.errors import UserError
+from phasezero.identity import Group, cwd_weight, group_analyses
+from phasezero.records.analysis import Analysis, Form, Split, floors, shared_classes
+from phasezero.report.grid import NOTHING, Cell, Grid, Spread, print_grid
+from phasezero.report.spectra import draw_alpha, draw_information, draw_overlap
+from phasezero.report.style import write_every_format
 from phasezero.report.tables import spread
-
-Cells = tuple[list[str], list[list[Cell]]]
-"""A header and rows."""
 
 _MOST_NAMES = 4
 
 
-def analysis_cells(
-    analyses: Iterable[Analysis],
+def analysis_grid(
+    analyses: Sequence[Analysis],
     *,
     split: Split = "train",
     form: Form = "raw",
     ks: Sequence[int] | None = None,
     classes: Sequence[str] | None = None,
-) -> Cells:
-    """Return a row for each group of seeds: alpha_k and the proxy (means over these classes, else those seen), overlap.
+    later: bool = False,
+    columns: Sequence[str] | None = None,
+) -> Grid:
+    """Return a row for each group of seeds, with all columns or with these.
 
-    Without `ks`, alpha_k of those usually shown that were measured.
+    Without `ks` it has alpha_k of those usually shown that were measured. alpha_k and information are means over
+    `classes` (`later`: all of them came after phase 0), by default over those that a model has seen.
     """
     groups = group_analyses(analyses)
     rows = [_row(group, usual_k(groups) if ks is None else ks, split, form, classes) for group in groups]
-    return list(rows[0]), [list(row.values()) for row in rows]
+    header = [name for name in rows[0] if columns is None or name in columns]
+    parts = [f"{form} features of the {split} images; ± sample deviation over n seeds."]
+    averaged = ["alpha_k"] * any(name.startswith("alpha_") for name in header)
+    averaged += ["information"] * ("information" in header)
+    if averaged:
+        over = f"{len(classes)} classes{' after phase 0' * later} that the models are compared on" if classes else ""
+        parts.append(f"{' and '.join(averaged)}: means over the {over or 'classes seen'}.")
+    if classes and "nearest-mean error" in header:
+        parts.append("Accuracy, scatter and nearest-mean error: over all classes seen.")
+    if "constant" in header:
+        parts.append(f"Constant: features with less than {CONSTANT:g} of the mean variance within classes.")
+    if "information" in header:
+        found = floors(analyses, split, form)
+        floor = " or ".join(f"{floor:g}" for floor in found)
+        parts.append(f"For information, eigenvalues below {floor} are raised to it (floored: so many a class).")
+        parts += ["Information with different floors cannot be compared."] * (len(found) > 1)
+    return Grid(header, [[row[name] for name in header] for row in rows], " ".join(parts))
 
 
 def _row(
@@ -41,13 +66,16 @@ def _row(
     first, found = group.first, [one[split][form] for one in group.members]
     chosen = first["classes"][: first["seen_classes"]] if classes is None else classes
     places = [first["classes"].index(name) for name in chosen]
-    floored = [sum(one["information"]["floored"][place] for place in places) / len(places) for one in found]
+    floored = fmean(one["information"]["floored"][place] for one in found for place in places)
+    one_floor = len(floors(group.members, split, form)) == 1
 
     def mean(k: int | None, digits: int) -> Cell:
         return spread([mean_of(one, split, form, chosen, k) for one in group.members], digits)
 
-    one_floor = len(floors(group.members, split, form)) == 1
-    raised = Spread(sum(floored) / len(floored), note=f"of {first['feature_size']}", digits=1)
+    def known(values: Sequence[float | None], digits: int) -> Cell:
+        kept = [value for value in values if value is not None]
+        return spread(kept, digits) if len(kept) == len(values) else NOTHING
+
     return {
         "model": group.label,
         "n": str(len(found)),
@@ -56,51 +84,11 @@ def _row(
         "accuracy": spread([one["accuracy"] for one in group.members]),
         **{f"alpha_{k}": mean(k, 3) for k in ks},
         "information": mean(None, 1) if one_floor else NOTHING,
-        "floored": raised if one_floor else NOTHING,
-        "constant": _known([one[split].get("constant_features") for one in group.members], 1),  # older: does not say
-        "scatter W/B": _known([one["overlap"]["scatter_ratio"] for one in found], 3),
+        "floored": Spread(floored, note=f"of {first['feature_size']}", digits=1) if one_floor else NOTHING,
+        "constant": known([one[split].get("constant_features") for one in group.members], 1),  # older: does not say
+        "scatter W/B": known([one["overlap"]["scatter_ratio"] for one in found], 3),
         "nearest-mean error": spread([one["overlap"]["nearest_mean_error"] for one in found]),
     }
-
-
-def _known(values: Sequence[float | None], digits: int) -> Cell:
-    known = [float(value) for value in values if value is not None]
-    return spread(known, digits) if len(known) == len(values) else NOTHING
-
-
-def chosen_columns(cells: Cells, wanted: Sequence[str]) -> Cells:
-    """Return those of a table's columns that have these headings."""
-    header, rows = cells
-    places = [place for place, name in enumerate(header) if name in wanted]
-    return [header[place] for place in places], [[row[place] for place in places] for row in rows]
-
-
-def analysis_caption(
-    analyses: Sequence[Analysis],
-    split: Split,
-    form: Form,
-    *,
-    classes: Sequence[str] | None = None,
-    later: bool = False,
-    columns: Sequence[str] = ("alpha_k", "information", "constant"),
-) -> str:
-    """Say what these columns show: over which classes (`later`: those after phase 0), and above which floor."""
-    parts = [f"{form} features of the {split} images; ± sample deviation over n seeds."]
-    averaged = ["alpha_k"] * any(name.startswith("alpha_") for name in columns)
-    averaged += ["information"] * ("information" in columns)
-    if averaged:
-        over = f"{len(classes)} classes{' after phase 0' * later} that the models are compared on" if classes else ""
-        parts.append(f"{' and '.join(averaged)}: means over the {over or 'classes seen'}.")
-    if classes and "nearest-mean error" in columns:
-        parts.append("Accuracy, scatter and nearest-mean error: over all classes seen.")
-    if "constant" in columns:
-        parts.append(f"Constant: features with less than {CONSTANT:g} of the mean variance within classes.")
-    if "information" in columns:
-        found = floors(analyses, split, form)
-        floor = " or ".join(f"{floor:g}" for floor in found)
-        parts.append(f"For information, eigenvalues below {floor} are raised to it (floored: so many a class).")
-        parts += ["Information with different floors cannot be compared."] * (len(found) > 1)
-    return " ".join(parts)
 
 
 def figure_caption(analyses: Sequence[Analysis], classes: Sequence[str] | None = None, *, later: bool = False) -> str:
@@ -152,3 +140,57 @@ def findings_grid(findings: Sequence[Finding], left_out: Iterable[str] = ()) -> 
 def _first_few(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMES
     return ", ".join([*names[:_MOST_NAMES], *[f"and {more} more"] * (more > 0)])
+
+
+def show_analyses(
+    analyses: Sequence[Analysis],
+    folder: Path,
+    *,
+    split: Split,
+    form: Form,
+    later: bool,
+    phases: Sequence[int],
+    ks: Sequence[int] | None,
+    warn: Callable[[str], None],
+) -> None:
+    """Print tables, then write every view that these analyses allow; warn of what cannot be shown.
+
+    A file's name tells what is not the default (also `phases`), so that views do not clash.
+    """
+    suffix = "".join(f"-phase{phase}" for phase in phases) + "-later" * later
+    suffix += f"-{split}" * (split != "train") + f"-{form}" * (form != "raw")
+    classes = shared_classes(analyses, later=later)
+
+    def wrote(*paths: Path) -> None:
+        for path in paths:
+            Console(soft_wrap=True).print(f"wrote {path}", markup=False, highlight=False)
+
+    def draw(name: str, make: Callable[..., None], **options: Any) -> None:
+        make = partial(make, analyses, split=split, form=form, **options)
+        wrote(*write_every_format(folder / f"{name}{suffix}", make))
+
+    grid = analysis_grid(analyses, split=split, form=form, ks=ks, classes=classes or None, later=later)
+    print_grid(grid, "terminal", Console())
+    left_out: list[str] = []
+    if findings := compare(analyses, ks=ks, split=split, form=form, later=later, left_out=left_out):
+        print_grid(findings_grid(findings), "terminal", Console())
+    for why in left_out:
+        warn(f"{why}; left out")
+    if later and not classes:
+        warn("--later: these models have no class in common that came after phase 0, so nothing is drawn")
+    if findings:
+        write_findings(path := folder / f"comparison{suffix}.json", findings, split=split, form=form)
+        wrote(path)
+    several_etas = len({cwd_weight(one) for one in analyses}) > 1
+    if classes:
+        caption = figure_caption(analyses, classes, later=later)
+        draw("alpha", draw_alpha, classes=classes, caption=caption)
+        try:
+            if several_etas:
+                draw("information", draw_information, classes=classes, caption=caption)
+        except UserError as error:  # different floors
+            warn(f"{error}; left out")
+    if several_etas and later:
+        warn("--later: overlap is measured among all classes seen, so it is not drawn")
+    elif several_etas:
+        draw("overlap", draw_overlap, caption=figure_caption(analyses))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,9 +13,10 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from phasezero.report.layout import fit
-
 NOTHING = "-"
+
+# After a space, or after the / or + of a name ("lucir+cwd/cifar100/b50s10"); a number keeps its sign.
+_BREAK = re.compile(r"(?<=\s)|(?<=\w[/+])")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,48 @@ class Grid:
             yield table
         if self.caption:
             yield Text(self.caption, style="table.caption")
+
+
+def fit(lines: Sequence[Sequence[str]], words: int, width: int) -> list[tuple[list[int], list[list[str]]]]:
+    """Return parts that fit a width, to be drawn below each other: the columns of each, and its cells line by line.
+
+    The first column, which names rows, is in every part. The first `words` columns get spare room.
+    """
+    columns = list(zip(*lines, strict=True))
+    most = [max(map(len, column)) for column in columns]
+    if sum(most) + len(most) - 1 <= width:
+        return [(list(range(len(most))), [list(line) for line in lines])]
+    least = [max(len(piece.rstrip()) for cell in column for piece in _BREAK.split(cell)) for column in columns]
+    least[:words] = [min(one, width // 3) for one in least[:words]]
+
+    def spare(part: Sequence[int]) -> int:
+        return width - sum(least[place] for place in part) - len(part) + 1
+
+    parts = [[0]]
+    for place in range(1, len(columns)):
+        if len(parts[-1]) > 1 and spare([*parts[-1], place]) < 0:
+            parts.append([0])
+        parts[-1].append(place)
+    found = []
+    for part in parts:
+        widths = list(least)
+        for _ in range(spare(part)):  # to the narrowest column of words that can use it
+            if growing := [place for place in part if place < words and widths[place] < most[place]]:
+                widths[min(growing, key=widths.__getitem__)] += 1
+        found.append((part, [["\n".join(wrap(line[place], widths[place])) for place in part] for line in lines]))
+    return found
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Return lines of at most this width, broken within a word only where a word alone is longer."""
+    lines = [""]
+    for piece in _BREAK.split(text):
+        if len((lines[-1] + piece).rstrip()) > width and lines[-1]:
+            lines.append("")
+        lines[-1] += piece
+        while len(lines[-1].rstrip()) > width:
+            lines[-1:] = [lines[-1][:width], lines[-1][width:]]
+    return [line.rstrip() for line in lines]
 
 
 def markdown(grid: Grid) -> str:
@@ -127,34 +171,21 @@ def latex(grid: Grid) -> str:
         if kind == "l" and width > _WRAPPED:
             width, kind = _WRAPPED, rf"p{{{_WRAPPED / 2:g}em}}"
         columns, needed = columns + kind, needed + width + 2
-    wide = needed > _LINE
+    wide, long = needed > _LINE, len(grid.rows) > _PAGE
     caption = [rf"\caption{{{latex_text(grid.caption)}}}"] if grid.caption else []
     head = [r"\toprule", _latex_line(grid.header), r"\midrule"]
     body = [*map(_latex_line, grid.rows), r"\bottomrule"]
-    if len(grid.rows) > _PAGE:
+    if long:
         size = r"\tiny" if wide else r"\small"
-        lines = [
-            r"% needs \usepackage{booktabs,longtable}",
-            rf"{{{size}\setlength{{\tabcolsep}}{{2pt}}",
-            rf"\begin{{longtable}}{{{columns}}}",
-            *head,
-            r"\endhead",
-            *body,
-            *(rf"{one}\\" for one in caption),
-            r"\end{longtable}}",
-        ]
+        start = [r"% needs \usepackage{booktabs,longtable}", rf"{{{size}\setlength{{\tabcolsep}}{{2pt}}"]
+        table = [rf"\begin{{longtable}}{{{columns}}}", *head, r"\endhead", *body]
+        end = [*(rf"{one}\\" for one in caption), r"\end{longtable}}"]
     else:
-        tabular = [rf"\begin{{tabular}}{{{columns}}}", *head, *body, r"\end{tabular}" + "}" * wide]
-        lines = [
-            rf"% needs \usepackage{{booktabs{',graphicx' * wide}}}",
-            r"\begin{table}",
-            r"\centering",
-            *[r"\resizebox{\linewidth}{!}{%"] * wide,
-            *tabular,
-            *caption,
-            r"\end{table}",
-        ]
-    return "\n".join(lines) + "\n"
+        start = [rf"% needs \usepackage{{booktabs{',graphicx' * wide}}}", r"\begin{table}", r"\centering"]
+        start += [r"\resizebox{\linewidth}{!}{%"] * wide
+        table = [rf"\begin{{tabular}}{{{columns}}}", *head, *body, r"\end{tabular}" + "}" * wide]
+        end = [*caption, r"\end{table}"]
+    return "\n".join([*start, *table, *end]) + "\n"
 
 
 def comma_separated(grid: Grid) -> str:

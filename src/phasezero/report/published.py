@@ -1,7 +1,4 @@
-"""The published numbers: tables of the CwD paper (CVPR 2022) as data, and how ours compare with them.
-
-All are average incremental accuracies. A run has a published number only if it is the preset of a cell.
-"""
+"""The published average incremental accuracies of the CwD paper (CVPR 2022) as data, and how ours compare with them."""
 
 from __future__ import annotations
 
@@ -65,9 +62,8 @@ def published_cell(config: RunConfig, dataset: str) -> PublishedCell | None:
     There is none for listed phase sizes, several terms, unusual coefficients and a fixed total of exemplars.
     """
     protocol, rule = config.protocol, MemoryRule.parse(config.protocol.memory)
-    if protocol.phase_sizes or len(config.initial) > 1 or rule.kind != "per_class":
-        return None
-    if config.initial != usual_config(config).initial:
+    other = protocol.phase_sizes or len(config.initial) > 1 or rule.kind != "per_class"
+    if other or config.initial != usual_config(config).initial:
         return None
     terms = [term.name for term in config.initial]
     row = METHODS[config.method.name].paper_row or config.method.name
@@ -77,10 +73,9 @@ def published_cell(config: RunConfig, dataset: str) -> PublishedCell | None:
 
 
 def published_for(record: Record) -> PublishedCell | None:
-    """Return the cell that a run is an attempt at.
+    """Return the cell that a run repeats; None if it has other data or settings than the cell, or was stopped early.
 
-    None for any other run: of other data, stopped early, or with a setting that the cell's preset does not have. The
-    note is extended where the published run may differ in its classes.
+    The note is extended where the published run may differ in its classes.
     """
     name, seen = record["data"]["name"], record["phases"][-1]["seen_classes"]
     if name not in DATA_SETS or preset_differences(record, memory=False):
@@ -95,10 +90,7 @@ def published_for(record: Record) -> PublishedCell | None:
 
 
 def preset_differences(record: Record, *, memory: bool = True) -> list[str]:
-    """Return the settings in which a run is not the preset of its method, data and phases.
-
-    How it was computed does not count, and without `memory` neither does the number of exemplars.
-    """
+    """Return the settings in which a run is not its preset; without `memory`, exemplars per class do not count."""
     try:
         config = RunConfig.from_record(record["config"])
         usual = usual_config(config)

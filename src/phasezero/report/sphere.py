@@ -25,47 +25,40 @@ def draw_sphere(
 
     Each sphere is turned to face its points; those on the far side are hollow.
     """
-    clouds: dict[str, dict[str, list[list[float]]]] = {}
-    names: dict[str, str] = {}
-    for title, analysis in panels.items():
-        points = analysis["points"]
-        if points is None:
-            raise UserError(f"{title}: features have {analysis['feature_size']} dimensions, a sphere needs 3")
-        ids = analysis["classes"] if future else analysis["classes"][: analysis["seen_classes"]]
-        clouds[title] = dict(zip(ids, points[split], strict=False))
-        names |= dict(zip(ids, analysis["class_names"], strict=False))
-    write_figure(path, lambda: _sphere_figure(clouds, names, split), caption)
-
-
-def _sphere_figure(
-    panels: Mapping[str, Mapping[str, list[list[float]]]], names: Mapping[str, str], split: Split
-) -> Figure:
-    """Return the figure of each panel's points by the ids of their classes, which have these names."""
     columns = min(len(panels), 4)
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(2.3 * columns, 2.5 * rows + 0.5))
-    grid = list(figure.subplots(rows, columns, squeeze=False).flat)
-    ids, handles = list(names), {}
-    for axes, (title, clouds) in zip(grid, panels.items(), strict=False):
-        _draw_globe(axes)
-        points = torch.tensor([point for cloud in clouds.values() for point in cloud], dtype=torch.float64)
-        turned = facing(points).split([len(cloud) for cloud in clouds.values()])
-        for one, cloud in zip(clouds, turned, strict=True):
-            handles[one] = _draw_cloud(axes, cloud, ids.index(one))
-        plain_text(axes.title, title)
-    for axes in grid:
-        axes.set_axis_off()
-    title = f"unit features, {split} images; hollow: on the far side of the sphere"
-    draw_legend(figure, list(handles.values()), [names[one] for one in handles], title, ncols=4)
-    return figure
+
+    def make() -> Figure:
+        figure = Figure(figsize=(2.3 * columns, 2.5 * rows + 0.5))
+        grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+        names: dict[str, str] = {}
+        handles: dict[str, Artist] = {}
+        for axes, (title, analysis) in zip(grid, panels.items(), strict=False):
+            if analysis["points"] is None:
+                raise UserError(f"{title}: features have {analysis['feature_size']} dimensions, a sphere needs 3")
+            ids = analysis["classes"] if future else analysis["classes"][: analysis["seen_classes"]]
+            names |= dict(zip(ids, analysis["class_names"], strict=False))
+            clouds = dict(zip(ids, analysis["points"][split], strict=False))
+            _draw_globe(axes)
+            points = torch.tensor([point for cloud in clouds.values() for point in cloud], dtype=torch.float64)
+            turned = facing(points).split([len(cloud) for cloud in clouds.values()])
+            for one, cloud in zip(clouds, turned, strict=True):
+                handles[one] = _draw_cloud(axes, cloud, list(names).index(one))
+            plain_text(axes.title, title)
+        for axes in grid:
+            axes.set_axis_off()
+        legend = f"unit features, {split} images; hollow: on the far side of the sphere"
+        draw_legend(figure, list(handles.values()), [names[one] for one in handles], legend, ncols=4)
+        return figure
+
+    write_figure(path, make, caption)
 
 
 def facing(points: Tensor) -> Tensor:
     """Turn unit vectors [n, 3] towards the viewer: (right, up, near), rotated but not mirrored.
 
-    Their mean direction is in the middle, their widest spread across it lies from left to right. (Without a mean
-    direction, the view is along the axis of least spread.) Features are defined up to a rotation only, so nothing is
-    lost.
+    Their mean direction (without it, the axis of least spread) is in the middle. Their widest spread across it lies
+    from left to right. Features are defined up to a rotation only, so nothing is lost.
     """
 
     def axes_of_spread(some: Tensor) -> Any:  # eigenvectors of the second moments, as columns by rising moment

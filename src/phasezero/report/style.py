@@ -12,7 +12,6 @@ import matplotlib
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 from phasezero.errors import UserError
@@ -121,11 +120,7 @@ def draw_spread(axes: Axes, points: Points, index: int) -> Line2D:
     means = [mean for mean, _ in spread]
     style: dict[str, Any] = {"linestyle": _LINES[index % len(_LINES)], "marker": MARKERS[index % len(MARKERS)]}
     (line,) = axes.plot(x, means, color=colour, markevery=-(-len(means) // MOST_MARKERS), zorder=3, **style)
-    known = [
-        (place, mean - deviation, mean + deviation)
-        for place, (mean, deviation) in zip(x, spread, strict=True)
-        if deviation is not None
-    ]
+    known = [(at, mean - off, mean + off) for at, (mean, off) in zip(x, spread, strict=True) if off is not None]
     if known:
         places, low, high = zip(*known, strict=True)
         if 1 < len(known) == len(means):
@@ -143,7 +138,7 @@ def plain_text(text: Any, words: str) -> None:
 
 def draw_legend(
     where: Axes | Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "", **options: Any
-) -> Legend:
+) -> None:
     """Draw a legend inside axes where there is room, or below a whole figure; labels appear as they are."""
     inside = isinstance(where, Axes)
     options |= {"loc": "best" if inside else "outside lower center", "frameon": inside, "title": title or None}
@@ -151,4 +146,3 @@ def draw_legend(
     legend = where.legend(handles, list(map(str, range(len(handles)))), **options)
     for text, label in zip(legend.get_texts(), labels, strict=True):
         plain_text(text, label)
-    return legend

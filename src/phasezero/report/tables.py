@@ -8,7 +8,7 @@ from phasezero.identity import Group, group_by_identity, settings_of
 from phasezero.methods import classifier_of
 from phasezero.records.metrics import mean_and_deviation
 from phasezero.records.run import Metrics, Record
-from phasezero.report.grid import NOTHING, Cell, Grid, Spread, markdown
+from phasezero.report.grid import NOTHING, Cell, Grid, Spread
 from phasezero.report.published import published_for
 
 Runs = Group[Record]
@@ -64,16 +64,10 @@ def results_grid(records: Iterable[Record], *, classifier: str | None = None) ->
     )
 
 
-def markdown_table(records: Iterable[Record], *, classifier: str | None = None) -> str:
-    """Return the table as Markdown, ending in a newline."""
-    return markdown(results_grid(records, classifier=classifier))
-
-
 def _phase_columns(groups: Sequence[Runs]) -> list[str]:
     """Return the headings of the phases to show: those after which every group had seen equally many classes.
 
-    S=10, 5 and 2 after B=50 meet at 50, 60, ..., 100. Protocols that do not meet show their first and middle
-    phase. The last phase of all has its own column anyway.
+    Protocols without such phases show their first and middle phase. The last phase has a column of its own.
     """
     seen = [seen_classes(group) for group in groups]
     common = sorted(set.intersection(*map(set, seen))) if seen else []
@@ -107,10 +101,7 @@ def _row(group: Runs, columns: Sequence[str], classifier: str) -> list[Cell]:
 
 
 def comparison_warnings(records: Sequence[Record], classifier: str | None = None) -> list[str]:
-    """Return what the runs of one table differ in besides the method: each makes their numbers incomparable.
-
-    `classifier` is the one by which all are shown; None for each method's own.
-    """
+    """Return what makes the numbers of a table incomparable; all are by `classifier`, or by each method's own."""
     groups, warnings = group_by_identity(records), []
     for what, owners in differences(groups).items():
         if classifier is None or what != CLASSIFICATION:
