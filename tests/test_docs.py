@@ -104,5 +104,5 @@ def test_the_study_of_the_analysis_page_runs(tmp_path: Path, monkeypatch: pytest
 
 def test_the_api_page_lists_every_public_name_where_it_is() -> None:
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    homes = {name: f"../src/phasezero/{home.replace('.', '/')}.py" for name, home in phasezero._HOMES.items()}
+    homes = {name: f"../src/{home.replace('.', '/')}.py" for name, home in phasezero._HOMES.items()}
     assert set(re.findall(r"^\| \[`(\w+)`\]\((\S+)\)", text, re.MULTILINE)) == set(homes.items())

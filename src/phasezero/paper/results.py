@@ -18,19 +18,10 @@ from phasezero.identity import group_by_identity
 from phasezero.paper.claims import CLAIMS, Analyses, CheckedClaim, check_claims
 from phasezero.paper.figures import draw_figures, figures_of
 from phasezero.paper.plan import RecordIndex, expand, with_records
-from phasezero.paper.tables import (
-    Found,
-    Row,
-    Table,
-    cells_grid,
-    compare_row,
-    computed_on,
-    paper_name,
-    precision_of,
-    relative,
-)
+from phasezero.paper.tables import Found, Row, Table, cells_grid, compare_row, computed_on, paper_name, precision_of
 from phasezero.paper.targets import CIFAR100, TARGETS
 from phasezero.records.analysis import FORMAT, parse_analysis
+from phasezero.records.files import relative
 from phasezero.records.jsonfile import read_json
 from phasezero.records.run import Record, parse_record
 from phasezero.report.grid import NOTHING, Cell, Grid, markdown

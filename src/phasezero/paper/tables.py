@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from phasezero.initial import TERMS
 from phasezero.methods import METHODS, classifier_of
 from phasezero.paper.targets import IMAGENET100, Target
 from phasezero.presets import usual_config
-from phasezero.records.files import write_whole
+from phasezero.records.files import relative, write_whole
 from phasezero.records.run import Record
 from phasezero.report.grid import NOTHING, Cell, Grid, Spread, comma_separated, latex, markdown
 from phasezero.report.published import PublishedCell, gain, gap, published_cell
@@ -313,8 +312,3 @@ def _for_programs(table: Table, grid: Grid, start: Path) -> Grid:
 
 def computed_on(record: Record) -> str:
     return f"{record['environment']['device_name']}, {record['environment']['precision']}"
-
-
-def relative(path: Path, start: Path) -> str:
-    """Return a path as seen from a folder."""
-    return Path(os.path.relpath(path.resolve(), start.resolve())).as_posix()

@@ -97,3 +97,8 @@ def find_files(paths: Iterable[str | Path], pattern: str) -> list[Path]:
             raise UserError(f"{path}: no {pattern.replace('*', 'N')} in this folder or below it")
         found.update(dict.fromkeys(one.resolve() for one in inside))
     return list(found)
+
+
+def relative(path: Path, start: Path) -> str:
+    """Return a path as seen from a folder."""
+    return Path(os.path.relpath(path.resolve(), start.resolve())).as_posix()
