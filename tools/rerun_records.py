@@ -39,6 +39,8 @@ def main() -> None:
         equal = comparable_part(before) == comparable_part(after)
         rows.append({"name": before["name"], "seed": before["seed"], "made_by": before["phasezero"], "equal": equal})
         print(json.dumps(rows[-1]), flush=True)
+    if not rows:
+        raise SystemExit("no record of a CPU run with these seeds")
     machine = {"phasezero": __version__, "torch": after["environment"]["torch"], "device_name": processor_name()}
     report = {"format": FORMAT, "environment": machine, "rows": rows}
     write_whole(wanted.out, json.dumps(report, indent=1) + "\n")
