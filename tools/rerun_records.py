@@ -3,7 +3,7 @@
 python tools/rerun_records.py results/cpu/rerun.json results/glyphs --seeds 0
 
 Everything but clocks, versions and the machine is compared. Records agree only on the processor and the version of
-torch that made them: others round differently. Each row of the report names a record and whether it was equal.
+torch that made them: others round differently. Each row of the report names a record and the fields that differ.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import arguments
 
 from phasezero import __version__
-from phasezero.config import RunConfig
+from phasezero.config import RunConfig, leaves
 from phasezero.engine.device import processor_name
 from phasezero.records.files import write_whole
 from phasezero.records.run import comparable_part, find_records, read_record
@@ -36,8 +36,9 @@ def main() -> None:
         config = RunConfig.from_record(before["config"])
         after = Job(config, root=wanted.root).run().record
         before["config"] = config.to_dict()  # with the settings that it is too old to name
-        equal = comparable_part(before) == comparable_part(after)
-        rows.append({"name": before["name"], "seed": before["seed"], "made_by": before["phasezero"], "equal": equal})
+        found, made = (dict(leaves(comparable_part(one))) for one in (before, after))
+        differ = sorted(key for key in found.keys() | made.keys() if found.get(key) != made.get(key))
+        rows.append({"name": before["name"], "seed": before["seed"], "made_by": before["phasezero"], "differ": differ})
         print(json.dumps(rows[-1]), flush=True)
     if not rows:
         raise SystemExit("no record of a CPU run with these seeds")
