@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -87,3 +88,21 @@ def batch_norm(state: Mapping[str, Tensor], training: bool) -> Callable[[Tensor,
         return scaled * state[f"{name}.weight"][:, None, None] + state[f"{name}.bias"][:, None, None]
 
     return norm
+
+
+def resized_crop(width: int, height: int, u: Sequence[float]) -> tuple[int, int, int, int]:
+    """The rule of torchvision's RandomResizedCrop, with random numbers from `u`: ten tries, then the centre."""
+    for area_draw, aspect_draw in zip(u[:10], u[10:20], strict=True):
+        area = (0.08 + 0.92 * area_draw) * width * height
+        aspect = (3 / 4) * (16 / 9) ** aspect_draw
+        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = math.floor(u[20] * (width - w + 1)), math.floor(u[21] * (height - h + 1))
+            return left, top, left + w, top + h
+    w, h = width, height
+    if width / height < 3 / 4:
+        h = round(width / (3 / 4))
+    elif width / height > 4 / 3:
+        w = round(height * (4 / 3))
+    left, top = (width - w) // 2, (height - h) // 2
+    return left, top, left + w, top + h

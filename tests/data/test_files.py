@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import time
 import zlib
@@ -15,6 +16,7 @@ from PIL import Image
 from phasezero.data import files
 from phasezero.data.files import random_crop_box, random_resized_view, read_image
 from phasezero.errors import UserError
+from slow import resized_crop
 
 
 def noise(width: int, height: int) -> Image.Image:
@@ -161,7 +163,7 @@ def test_results_come_in_order_and_no_more_is_read_ahead_than_was_said(monkeypat
 # ---- views ------------------------------------------------------------------------------------------------
 
 sides = st.integers(1, 400)
-uniforms = st.lists(st.floats(0, 1, exclude_max=True), min_size=5, max_size=5).map(np.array)
+uniforms = st.lists(st.floats(0, 1, exclude_max=True), min_size=22, max_size=22).map(np.array)
 
 
 @given(sides, sides, st.integers(1, 48), st.integers(0, 16))
@@ -191,19 +193,28 @@ def test_a_thin_strip_does_not_grow_beyond_bounds(monkeypatch: pytest.MonkeyPatc
 
 
 @given(st.integers(1, 5000), st.integers(1, 5000), uniforms)
-def test_crops_are_inside_the_image_and_have_the_drawn_area_and_aspect(width: int, height: int, u: np.ndarray) -> None:
-    left, top, right, bottom = random_crop_box(width, height, u)
+def test_random_crops_follow_torchvisions_rule(width: int, height: int, u: np.ndarray) -> None:
+    box = random_crop_box(width, height, u)
+    assert tuple(map(int, box)) == resized_crop(width, height, u.tolist())
+    left, top, right, bottom = box
     assert 0 <= left < right <= width
     assert 0 <= top < bottom <= height
-    if min(width, height) < 100:
-        return
-    w, h = right - left, bottom - top
-    aspect = (3 / 4) * (16 / 9) ** u[1]
-    area = (0.08 + 0.92 * u[0]) * width * height
-    assert (w - 0.51) / (h + 0.51) <= aspect <= (w + 0.51) / (h - 0.51)
-    assert (w - 0.51) * (h - 0.51) <= area
-    if w < width and h < height:  # it fitted: nothing was taken away
-        assert area <= (w + 0.51) * (h + 0.51)
+
+
+@pytest.mark.parametrize(("width", "height", "mean_area"), [(500, 375, 0.435), (500, 100, 0.174)])
+def test_random_crops_of_many_images(width: int, height: int, mean_area: float) -> None:
+    """Draws of our own and the rule with independent draws have the same distribution of areas."""
+    u = np.random.default_rng(0).random((20_000, 22))
+    own = random.Random(1)
+    boxes = [
+        np.stack(random_crop_box(np.full(len(u), width), np.full(len(u), height), u), 1),
+        np.array([resized_crop(width, height, [own.random() for _ in range(22)]) for _ in range(20_000)]),
+    ]
+    ours, theirs = ((box[:, 2] - box[:, 0]) * (box[:, 3] - box[:, 1]) / (width * height) for box in boxes)
+    assert ours.mean() == pytest.approx(mean_area, abs=0.005)
+    assert theirs.mean() == pytest.approx(mean_area, abs=0.005)
+    deciles = np.linspace(0.1, 0.9, 9)
+    assert np.abs(np.quantile(ours, deciles) - np.quantile(theirs, deciles)).max() < 0.015
 
 
 @given(sides, sides, st.integers(1, 40), uniforms)

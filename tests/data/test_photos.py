@@ -22,7 +22,7 @@ from phasezero.data.images import ImageSplit, Preparation, View
 from phasezero.data.loader import FileImages, ImageSource, ResidentImages
 from phasezero.data.photos import ResidentPhotos, bytes_to_pack
 from phasezero.errors import UserError
-from slow import rng
+from slow import resized_crop, rng
 
 CALTECH = Path(__file__).parents[2].parent / "shared" / "data" / "caltech101" / "caltech101-30.tar"
 CPU = torch.device("cpu")
@@ -122,17 +122,6 @@ def test_images_for_another_source_are_refused(kind: type[ImageSource], paths: l
         kind(ImageSplit(images, np.arange(2)), torch.arange(2), SMALL, CPU)
 
 
-def slow_box(width: int, height: int, u: list[float]) -> tuple[int, int, int, int]:
-    """An area of 8 to 100 %, an aspect of 3/4 to 4/3, shrunk if it does not fit, at a place that fits."""
-    area = (0.08 + 0.92 * u[0]) * width * height
-    aspect = (3 / 4) * (16 / 9) ** u[1]
-    w, h = math.sqrt(area * aspect), math.sqrt(area / aspect)
-    fit = min(1, width / w, height / h)
-    w, h = min(max(round(w * fit), 1), width), min(max(round(h * fit), 1), height)
-    left, top = math.floor(u[2] * (width - w + 1)), math.floor(u[3] * (height - h + 1))
-    return left, top, left + w, top + h
-
-
 def slow_view(image: Image.Image, box: tuple[float, ...], size: int) -> np.ndarray:
     """Bilinear, a pixel at a time; beyond the centres of the crop's outermost pixels their colour goes on."""
     if (short := min(image.size)) > 20:  # a large photo was shrunk first
@@ -168,15 +157,15 @@ def test_training_views(kind: type[ImageSource], paths: list[Path], flip: bool, 
 
     again = rng(5)
     order = indices[torch.randperm(len(indices), generator=again)].tolist()
-    draws = torch.rand(len(order), 5, generator=again).tolist()
+    draws = torch.rand(len(order), 23, generator=again).tolist()
     lights = torch.rand(len(order), generator=again).tolist() if brightness else [0.5] * len(order)
     mirrored, cut = 0, 0
     for found, index, u, light in zip(views, order, draws, lights, strict=True):
         image = read_image(paths[index])
-        box = slow_box(image.width, image.height, u)
+        box = resized_crop(image.width, image.height, u)
         resized = image.crop(box).resize((9, 9), Image.Resampling.BILINEAR)
         expected = np.array(resized) if kind is FileImages else slow_view(image, box, 9)
-        if flip and u[4] < 0.5:
+        if flip and u[22] < 0.5:
             expected, mirrored = expected[:, ::-1], mirrored + 1
         expected = expected * np.float32(1 + brightness * (2 * light - 1))
         cut += int((expected > 255).sum())

@@ -152,27 +152,33 @@ def centre_view(image: Image.Image, resize: int, size: int) -> npt.NDArray[np.ui
 
 # Of a random crop, as a share of the image's area and as width over height: Inception's and torchvision's numbers.
 AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
+TRIES = 10
+CROP_DRAWS = 2 * TRIES + 2
+"""Uniforms of a random crop: the areas of all tries, their aspects, x and y."""
 
 
 def random_crop_box(width: npt.ArrayLike, height: npt.ArrayLike, u: Uniforms) -> tuple[Whole, Whole, Whole, Whole]:
-    """Return (left, top, right, bottom) of random resized crops, from uniforms [..., 4 or more] for area, aspect, x, y.
+    """Return (left, top, right, bottom) of random resized crops, from uniforms [..., CROP_DRAWS or more].
 
-    The area is uniform, the aspect log-uniform. Where the drawn rectangle does not fit, torchvision draws again, up to
-    ten times, and then takes the centre. A fixed count of random numbers allows no second draw: the rectangle is shrunk
-    to the largest of the same aspect that fits, so large areas of unusual aspects are slightly more frequent.
+    As in torchvision's RandomResizedCrop, areas are uniform and aspects log-uniform, and the first try that fits into
+    the image counts. Where none of the ten fits, it is the largest crop in the centre whose aspect is allowed.
     """
     width, height = np.asarray(width), np.asarray(height)
     u = np.asarray(u, np.float64)
-    area = width * height * (AREA[0] + u[..., 0] * (AREA[1] - AREA[0]))
+    area = (width * height)[..., None] * (AREA[0] + u[..., :TRIES] * (AREA[1] - AREA[0]))
     low, high = map(math.log, ASPECT)
-    aspect = np.exp(low + u[..., 1] * (high - low))
-    crop_width, crop_height = np.sqrt(area * aspect), np.sqrt(area / aspect)
-    shrink = np.minimum(1.0, np.minimum(width / crop_width, height / crop_height))
-    # Rounding can still leave the image or vanish by one pixel: hence the bounds.
-    w = np.clip(np.rint(crop_width * shrink), 1, width).astype(np.int64)
-    h = np.clip(np.rint(crop_height * shrink), 1, height).astype(np.int64)
-    left = np.minimum((u[..., 2] * (width - w + 1)).astype(np.int64), width - w)
-    top = np.minimum((u[..., 3] * (height - h + 1)).astype(np.int64), height - h)
+    aspect = np.exp(low + u[..., TRIES : 2 * TRIES] * (high - low))
+    widths, heights = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
+    fits = (widths > 0) & (widths <= width[..., None]) & (heights > 0) & (heights <= height[..., None])
+    first, found = fits.argmax(-1)[..., None], fits.any(-1)
+    central = np.minimum(width, np.rint(height * ASPECT[1])), np.minimum(height, np.rint(width / ASPECT[0]))
+    w, h = (
+        np.where(found, np.take_along_axis(tries, first, -1)[..., 0], side).astype(np.int64)
+        for tries, side in zip((widths, heights), central, strict=True)
+    )
+    x, y = u[..., 2 * TRIES], u[..., 2 * TRIES + 1]
+    left = np.where(found, np.minimum((x * (width - w + 1)).astype(np.int64), width - w), (width - w) // 2)
+    top = np.where(found, np.minimum((y * (height - h + 1)).astype(np.int64), height - h), (height - h) // 2)
     return left, top, left + w, top + h
 
 

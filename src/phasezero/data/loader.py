@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-from phasezero.data.files import Uniforms, centre_view, random_resized_view, read_ahead, read_image
+from phasezero.data.files import CROP_DRAWS, Uniforms, centre_view, random_resized_view, read_ahead, read_image
 from phasezero.data.images import ImageSplit, Preparation, View
 
 BatchPlan = tuple[Tensor, ...]
@@ -138,13 +138,10 @@ class FileImages(ImageSource):
 
 
 def draw_epoch(indices: Tensor, rng: Generator, view: View) -> tuple[Tensor, Uniforms, Tensor, Tensor]:
-    """Draw an epoch over photos, the same for every source: order [n], uniforms [n, 5], flips [n], brightness [n].
-
-    The uniforms are area, aspect, x and y of the crop (files.random_crop_box), and the flip.
-    """
+    """Draw an epoch over photos, the same for every source: order [n], uniforms of crops, flips [n], brightness [n]."""
     order = indices[torch.randperm(len(indices), generator=rng)]
-    uniforms = torch.rand(len(order), 5, generator=rng)
-    flips = (uniforms[:, 4] < 0.5) & view.flip
+    uniforms = torch.rand(len(order), CROP_DRAWS + 1, generator=rng)  # the last is the flip's
+    flips = (uniforms[:, -1] < 0.5) & view.flip
     return order, uniforms.numpy(), flips, _factors(len(order), view, rng)
 
 
