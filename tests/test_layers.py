@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import phasezero
 
 PACKAGE = Path(phasezero.__file__).parent
@@ -41,14 +43,18 @@ def imported(path: Path) -> Iterator[str]:
     """Yield the modules of this package that a file imports, also within functions and for type checkers."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names if one.name.split(".")[0] == "phasezero")
+            assert all(one.name != "phasezero" for one in node.names), f"{path}: say which names, with from"
+            yield from (one.name for one in node.names if one.name.startswith("phasezero."))
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
             module = node.module or ""
-            if module == "phasezero":
-                yield from (f"phasezero.{one.name}" for one in node.names)
+            if module == "phasezero":  # a public name counts as the module that it is loaded from
+                yield from (str(phasezero._HOMES.get(one.name, f"phasezero.{one.name}")) for one in node.names)
             elif module.startswith("phasezero."):
                 yield module
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            name = node.args[0]
+            yield from [str(name.value)] if isinstance(name, ast.Constant) and "phasezero" in str(name.value) else []
 
 
 def top(module: str) -> str:
@@ -65,6 +71,23 @@ def edges() -> set[tuple[str, str, str]]:
         if own != "__init__":
             found |= {(str(place), own, top(module)) for module in imported(path)}
     return found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import phasezero.report.tables",
+        "def f():\n    from phasezero.report import tables",
+        "if TYPE_CHECKING:\n    from phasezero import report",
+        "import importlib\nimportlib.import_module('phasezero.report')",
+    ],
+)
+def test_an_import_is_found_wherever_it_is(code: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(code)
+    assert list(map(top, imported(file))) == ["report"]
+    file.write_text("from phasezero import __version__, alpha, run")
+    assert list(map(top, imported(file))) == ["phasezero", "analysis", "runs"]
 
 
 def test_every_part_has_a_layer() -> None:
