@@ -52,6 +52,7 @@ def test_every_preset_is_complete() -> None:
         "lucir/glyphs/b50s10,later.epochs=2,method.imprint=true,training.first.lr=0.05",
         "lucir+cwd:0.3+sdc/glyphs/b50s10,initial.0.form=equation,training.later.milestones=[1,2]",
         "joint/folder:some/where/b3s1,network.name=resnet-glyphs",
+        "joint/folder:some/a,b=c/b3s1,network.name=resnet-glyphs",
         "lucir/glyphs/b50s10,protocol.class_order=[3,1,2],method.balanced_lr=1e-05",
     ],
 )
@@ -73,6 +74,18 @@ def test_changed_settings_show_in_the_name() -> None:
     assert shorter.training.first == config.training.first.stretched(5)
     assert renamed(shorter).name == "lucir+cwd/glyphs/b50s10,epochs=5"
     assert renamed(with_settings(config, {"training.first.epochs": 5})).training.first.milestones == (7, 9)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("initial.0.weight", weight) for weight in (1 / 3, 0.1 + 0.2, 1e6, 123456789.0, 1e-7)),
+        *(("initial.0.oracle", path) for path in ("a,epochs=3", "a, b", "@a", "a: b: c", "true", "2020-13-45")),
+    ],
+)
+def test_numbers_and_texts_of_any_kind_come_back_from_a_name(key: str, value: object) -> None:
+    config = renamed(preset("lucir+mimic/glyphs/b50s10").override({key: value}))
+    assert preset(config.name) == config != preset("lucir+mimic/glyphs/b50s10")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ phase-0 terms published (`published`). The name of every run is itself a preset:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,8 +24,9 @@ from phasezero.initial import TERMS
 from phasezero.methods import METHODS
 
 SYNTAX = "METHOD[+TERM[:WEIGHT]]/DATA/bBsS, such as lucir+cwd/cifar100/b50s10"
-_SIZES = re.compile(r"b([0-9]{1,9})s([0-9]{1,9})(?:r([0-9]{1,9}))?|sizes([0-9]{1,9}(?:-[0-9]{1,9})*)")
-_SETTING = re.compile(r",(?=[a-z_0-9.]+=)")  # a comma within a list is none
+_SIZES = r"b([0-9]{1,9})s([0-9]{1,9})(?:r([0-9]{1,9}))?|sizes([0-9]{1,9}(?:-[0-9]{1,9})*)"
+_SETTING = r",(?=[a-z_0-9.]+=)"  # a comma within a list is none
+_NAME = re.compile(rf"([^/]*)/(.+?)/(?:{_SIZES})(?:{_SETTING}(.+))?")
 
 
 def preset(name: str, *, seed: int = 0) -> RunConfig:
@@ -36,14 +38,12 @@ def preset(name: str, *, seed: int = 0) -> RunConfig:
     >>> preset("podnet/glyphs/b20s4,epochs=3").training.later.epochs
     3
     """
-    plain, *settings = _SETTING.split(name)
-    label, _, rest = plain.partition("/")
-    data, _, text = rest.rpartition("/")
-    sizes = _SIZES.fullmatch(text)
-    if not data or not sizes:
+    parts = _NAME.fullmatch(name)
+    if not parts:
         raise UserError(f"preset {name!r}: write {SYNTAX}")
+    label, data, base, step, kept, listed, changed = parts.groups(default="")
     method, *terms = label.split("+")
-    base, step, kept, listed = sizes.groups(default="")
+    settings = re.split(_SETTING, changed) if changed else []
     protocol: dict[str, Any] = {"protocol.phase_sizes": [int(size) for size in listed.split("-")]} if listed else {}
     protocol |= {"protocol.memory": f"per_class:{kept}"} if kept else {}
     config = _assemble(method, data, terms, int(base or 1), int(step or 1)).override(protocol)
@@ -176,10 +176,13 @@ def changed_settings(config: RunConfig, usual: RunConfig) -> dict[str, Any]:
 
 
 def _written(value: Any) -> str:
-    """Write a value so that YAML reads it back, without blanks."""
-    if isinstance(value, str) and value and yaml.safe_load(value) == value:
-        return value
-    return json.dumps(value, separators=(",", ":"))
+    """Write a value so that YAML reads it back; a comma within a text would begin another setting."""
+    if not isinstance(value, str):
+        return json.dumps(value, separators=(",", ":"))
+    with contextlib.suppress(yaml.YAMLError, ValueError):
+        if "," not in value and yaml.safe_load(value) == value:
+            return value
+    return json.dumps(value, ensure_ascii=False).replace(",", r"\x2c")
 
 
 def split_method(method: str) -> tuple[str, str]:

@@ -30,7 +30,8 @@ class TermOptions(Limited):
 
     @property
     def label(self) -> str:
-        return f"{self.name}:{self.weight:g}"
+        short = f"{self.weight:g}"  # where it is the same number; a + would be the next term
+        return f"{self.name}:{short if float(short) == self.weight else self.weight}".replace("e+", "e")
 
     @property
     def file(self) -> str:
