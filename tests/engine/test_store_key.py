@@ -266,6 +266,31 @@ def test_the_other_files_of_a_plugin_package_count(
 
 
 @pytest.mark.usefixtures("own_registries")
+@pytest.mark.parametrize(
+    ("more", "file", "counts"),
+    [
+        ("from stored_helper import f", "stored_helper.py", True),
+        ("import stored_helper", "stored_helper.py", True),
+        ("from phasezero import decov", "initial/decov.py", True),
+        ("from phasezero import class_spectra", "analysis/spectra.py", True),
+        ("import phasezero", "initial/decov.py", True),
+        ("", "initial/decov.py", False),
+        ("import yaml", "yaml/__init__.py", False),  # an installed package
+    ],
+)
+def test_the_code_that_a_plugin_takes_from_elsewhere_counts(
+    more: str, file: str, counts: bool, tmp_path: Path, toy_config: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stored_helper.py").write_text("def f(): ...")
+    (tmp_path / "mine.py").write_text(PLUGIN.format(more=more))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "stored_helper", raising=False)
+    plugins.load_plugin(tmp_path / "mine.py")
+    config = toy_config("stored-plugin/glyphs/b50s10")
+    assert (hash_with_change(config, file, monkeypatch) != store.code_hash(config)) == counts
+
+
+@pytest.mark.usefixtures("own_registries")
 def test_a_method_without_a_file_shares_with_nobody(toy_config: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a notebook, where a cell may have been changed."""
     monkeypatch.setitem(sys.modules, "notebook_cell", ModuleType("notebook_cell"))

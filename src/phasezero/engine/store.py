@@ -111,27 +111,30 @@ def code_hash(config: RunConfig) -> str:
     for one in used:
         _add_modules((one.func if isinstance(one, functools.partial) else one).__module__, modules)
     package = Path(__file__).parent.parent
-    paths = {path for part in CODE for path in package.glob(f"{part}.py")}
+    code = CODE if "phasezero" not in modules else ("**/*",)  # a plug-in that holds the whole package may use any of it
+    paths = {path for part in code for path in package.glob(f"{part}.py")}
     for name in modules:
         source = getattr(sys.modules.get(name), "__file__", None)
         if source is None:  # a notebook: whether its code changed cannot be told
             return uuid.uuid4().hex
         paths.add(Path(source))
-    code = sorted((path.name, _code_of(path)) for path in paths)
-    return hashlib.sha256(json.dumps(code).encode()).hexdigest()
+    texts = sorted((path.name, _code_of(path)) for path in paths)
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
 def _add_modules(name: str, found: set[str]) -> None:
-    """Add a module and those it takes code from: methods, terms, and other parts of a plug-in's own package."""
+    """Add a module and those it takes code from: methods and terms; for a plug-in all that is not installed, too."""
     package = name.partition(".")[0]
     if name in found or package == "torch" or package in sys.stdlib_module_names:
         return
     found.add(name)
-    followed = ("phasezero.methods.", "phasezero.initial.", *([] if package == "phasezero" else [f"{package}."]))
-    for value in getattr(sys.modules.get(name), "__dict__", {}).values():
-        source = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-        if f"{source}.".startswith(followed):
-            _add_modules(str(source), found)
+    followed = ("phasezero.methods.", "phasezero.initial.") if package == "phasezero" else ("phasezero.", f"{package}.")
+    for value in list(getattr(sys.modules.get(name), "__dict__", {}).values()):
+        source = str(value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None))
+        file = getattr(sys.modules.get(source), "__file__", None) or "site-packages"
+        own = package != "phasezero" and not {"site-packages", "dist-packages"} & {*Path(file).parts}
+        if own or f"{source}.".startswith(followed):
+            _add_modules(source, found)
 
 
 @functools.cache
