@@ -49,6 +49,13 @@ def test_any_name_is_drawn_as_it_is(tmp_path: Path, name: str) -> None:
     assert all(f"{one}: " in text for one in (name, "run 0", "run 3"))
 
 
+def test_a_long_name_leaves_room_for_the_axes(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    name = "lucir/glyphs/b50s10," + ",".join(f"method.option_{place}=0.123456" for place in range(9))
+    text = draw([make_record(name=name), make_record(name=name, seed=1)], tmp_path / "curves.svg")
+    assert [str(one.message) for one in recwarn] == []  # matplotlib's that the axes collapsed
+    assert all(f"method.option_{place}=0.123456" in text for place in range(9))
+
+
 def test_nearest_mean_and_what_cannot_be_drawn(tmp_path: Path) -> None:
     assert ": 69.00" in draw([make_record(nearest_mean=True)], tmp_path / "n.svg", classifier="nearest_mean")
     with pytest.raises(UserError, match="nearest_mean"):

@@ -8,10 +8,10 @@ from pathlib import Path
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from phasezero.errors import UserError
-from phasezero.report.style import Panel, write_panels
+from phasezero.report.style import LONG, Panel, write_panels
 from phasezero.report.tables import Runs, accuracies_of, group_classifier, seen_classes, spread
 
-_INSIDE_LEGEND = 4  # more lines than this, and the legend goes below the axes
+_INSIDE_LEGEND = 4  # more lines than this, or a long label, and the legend goes below the axes
 
 
 def draw_curves(
@@ -32,7 +32,7 @@ def draw_curves(
     ticks = FixedLocator(sorted(counts)) if len(counts) <= 8 else many
     labels = "Number of classes seen", "Accuracy on all seen classes (%)"
     panel = Panel(lines, *labels, title, lambda axes: axes.xaxis.set_major_locator(ticks))
-    inside = len(lines) <= _INSIDE_LEGEND
+    inside = len(lines) <= _INSIDE_LEGEND and max(len(label) for label, _ in lines) <= LONG
     height = 3.4 if inside else 3.6 + 0.17 * len(lines)  # the legend must not eat the axes
     legend = "Run: average incremental accuracy (%)"
     write_panels(path, [panel], legend=legend, height=height, inside=inside, caption=caption)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
 MOST_MARKERS = 13  # S=2 has 26 phases; more markers than this merge into a band
 COLUMNS = 3  # of panels
+LONG = 60  # characters of a label
 
 
 def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = "") -> None:
@@ -91,7 +93,8 @@ def write_panels(
     labels = list(dict.fromkeys(label for panel in panels for label, _ in panel.lines))
     columns = min(len(panels), COLUMNS)
     rows = -(-len(panels) // columns)
-    size = 4.8 if columns == 1 else 3.1 * columns, height or 2.5 * rows + 0.4 + 0.17 * len(labels)
+    height = height or 2.5 * rows + 0.4 + 0.17 * len(labels)
+    size = 4.8 if columns == 1 else 3.1 * columns, height + 0.17 * sum(folded(label).count("\n") for label in labels)
 
     def make() -> Figure:
         figure = Figure(figsize=size)
@@ -145,4 +148,9 @@ def draw_legend(
     # The names go in afterwards: matplotlib hides labels that start with "_".
     legend = where.legend(handles, list(map(str, range(len(handles)))), **options)
     for text, label in zip(legend.get_texts(), labels, strict=True):
-        plain_text(text, label)
+        plain_text(text, folded(label))
+
+
+def folded(label: str) -> str:
+    """Break a label at its settings: the legend of a run with many would leave no room for the axes."""
+    return re.sub(rf"(.{{1,{LONG}}}(?:$|(?<=[, ])))", r"\1\n", label).rstrip("\n")
