@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from phasezero.data.catalog import load_data
+from phasezero.data.catalog import DATA_SETS, load_data, register_data
 from phasezero.engine.setup import check
 from phasezero.identity import run_key
 from phasezero.paper.plan import Request, expand, plan
@@ -125,6 +125,25 @@ def test_only_the_usual_coefficient_on_the_papers_data_has_a_published_cell() ->
     assert published("fig6", "imagenet100-cwd") == [True, False, False, True, False, False] * 2
     assert not any(published("fig6", "cifar100"))  # ImageNet100's cell has eta 0.75; CIFAR100's usual eta is 0.5
     assert not any(published("fig7", "imagenet100-cwd") + published("fig10", "imagenet100-cwd"))  # models
+
+
+def test_another_name_of_the_papers_data_is_the_papers_data() -> None:
+    for name in ("table1", "table2", "fig6"):
+        alias, own = (table_of(name, data) for data in ("imagenet100", "imagenet100-cwd"))
+        assert (alias.replaced, alias.dataset) == (own.replaced, own.dataset) == ("", "ImageNet100")
+        assert [alias.published(row) for row in alias.rows] == [own.published(row) for row in own.rows]
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_a_data_set_from_outside_may_be_short_and_replace_the_papers() -> None:
+    recipe = DATA_SETS["cifar100"].recipe
+    facts = {"recipe": recipe, "size": (100, 500), "short_epochs": 3, "instead_of": "imagenet100-cwd"}
+    register_data("outside", "", **facts)(lambda root, argument: load_data("glyphs"))
+    table = table_of("table2", "outside")
+    assert {row.config.training.later.epochs for row in table.rows} == {3}
+    assert table.dataset == "ImageNet100"
+    assert [remark.split(" ")[0] for remark in table.remarks[:2]] == ["outside", "Later"]
+    assert table_of("table2", "outside", Request(full=True)).rows[0].config.training == recipe.training
 
 
 def test_the_spheres_have_two_phases_of_two_classes_and_a_small_eta() -> None:

@@ -51,6 +51,12 @@ class DataSet:
     """The data set whose published settings apply; empty: its own."""
     paper_name: str = ""
     """What the CwD paper calls it; empty where the paper has no number for it."""
+    paper_methods: tuple[str, ...] = ()
+    """Methods whose rows in the paper are known to have used these very classes; empty: all."""
+    instead_of: str = ""
+    """The paper's data set of which this is another choice of classes."""
+    short_epochs: int = 0
+    """Epochs of a later phase in `reproduce` without --full; 0: the recipe's."""
     size: tuple[int, int] = (0, 0)
     """Classes, and training images of a class, for estimates of time; zeros where they are not known."""
     seconds: Mapping[str, float] = field(default_factory=dict)

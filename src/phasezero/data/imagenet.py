@@ -137,9 +137,10 @@ def _list(name: str, facts: dict[str, Any]) -> tuple[dict[str, Any], Load]:
 
 
 _all, _load_all = _list("imagenet", _PHOTOS)
-_cwd, _load_cwd = _list("imagenet100-cwd", _HUNDRED)
-_lucir, _load_lucir = _list("imagenet100-lucir", _HUNDRED)
-_podnet, _load_podnet = _list("imagenet100-podnet", _HUNDRED)
+# The paper's LUCIR rows used CwD's list; nobody has said which list its other rows used.
+_cwd, _load_cwd = _list("imagenet100-cwd", {**_HUNDRED, "paper_name": "ImageNet100", "paper_methods": ("lucir",)})
+_lucir, _load_lucir = _list("imagenet100-lucir", {**_HUNDRED, "instead_of": "imagenet100-cwd"})
+_podnet, _load_podnet = _list("imagenet100-podnet", {**_HUNDRED, "instead_of": "imagenet100-cwd"})
 
 register_data(
     "imagenet",
@@ -150,8 +151,7 @@ register_data(
     size=(1000, 1281),
     **_all,
 )(_load_all)
-# The paper's LUCIR rows used CwD's list; nobody has said which list its other rows used.
-register_data("imagenet100-cwd", "100 ImageNet classes in CwD's order", paper_name="ImageNet100", **_cwd)(_load_cwd)
+register_data("imagenet100-cwd", "100 ImageNet classes in CwD's order", **_cwd)(_load_cwd)
 register_data("imagenet100", "another name of imagenet100-cwd", presets=False, **_cwd)(_load_cwd)
 register_data("imagenet100-lucir", "CwD's 100 classes in the order of LUCIR and AANets", **_lucir)(_load_lucir)
 register_data("imagenet100-podnet", "the first 100 ImageNet classes in PODNet's order", **_podnet)(_load_podnet)

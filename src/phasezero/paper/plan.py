@@ -24,9 +24,6 @@ from phasezero.records.analysis import Analysis, analysis_name, floors, read_ana
 from phasezero.records.run import Record, class_hash, summarise
 from phasezero.runs.session import CHECKPOINT
 
-SHORT_EPOCHS = 2
-"""Epochs of a later phase on the glyphs, where their preset has 6: a table of 27 runs then takes minutes."""
-
 NOT_SET = {
     "seed": "say --seeds",
     "name": "a table or figure names its runs itself",
@@ -49,7 +46,7 @@ class Request:
     steps: tuple[int, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     full: bool = False
-    """Whether runs on the glyphs are as long as their presets."""
+    """Whether runs are as long as their presets, also on data that has `short_epochs`."""
 
 
 def choose_data(target: Target, data: Sequence[str]) -> Sequence[str]:
@@ -104,9 +101,9 @@ def _check_choice(request: Request, chosen: Sequence[tuple[Target, str]]) -> lis
 
 def expand(target: Target, data: str, request: Request = Request(), extra: Sequence[str] = ()) -> list[Row]:
     """Return the rows of a target on a data set, with `extra` methods besides those of the paper."""
-    recipe, rows = find_data_set(data).recipe, []
+    recipe, short, rows = find_data_set(data).recipe, find_data_set(data).short_epochs, []
     for block in target.blocks:
-        listed = block.on_glyphs if data == "glyphs" and block.on_glyphs else block.runs
+        listed = block.runs_on.get(data, block.runs)
         configs = {}
         for run in (*listed, *extra):
             method, *terms = run.split("+")
@@ -119,8 +116,8 @@ def expand(target: Target, data: str, request: Request = Request(), extra: Seque
                 chosen.setdefault(usual.name, (usual, run not in listed))
         for protocol, (usual, is_extra) in product(_protocols(block, recipe, request.steps), chosen.values()):
             config = usual.override({**protocol, **block.settings})
-            if data == "glyphs" and not request.full and len(config.protocol.phase_sizes) != 1:
-                config = with_settings(config, {"later.epochs": SHORT_EPOCHS})
+            if short and not request.full and len(config.protocol.phase_sizes) != 1:
+                config = with_settings(config, {"later.epochs": short})
             config = with_name(with_settings(config, request.settings))
             rows.append(Row(block.title.format(method=method_label(config)), config, is_extra))
     return rows
@@ -228,17 +225,14 @@ def attach(table: Table, index: RecordIndex, *, states: bool = True) -> Table:
             if len(row.config.protocol.phase_sizes) == 1 and not target.shows_sphere:  # which shows later classes
                 own = {path for path, _ in runs}
                 longer = [one for seed in table.seeds for one in index.same_phase_zero(row.seeded(seed))]
-                runs = runs + [(path, _first_phase(record)) for path, record in longer if path not in own]
+                for path, record in (one for one in longer if one[0] not in own):
+                    first = {"phases": record["phases"][:1], "summary": summarise(record["phases"][:1])}
+                    runs = [*runs, (path, cast(Record, {**record, **first}))]
             runs = [one for one in runs if one[0] in kept or index.analysis(target, one[0].parent, one[1])]
         found.append([one for one in runs if wanted in ("auto", precision_of(one))])
     usual = usual_precision(one for runs in found for one in runs)
     rows = [with_records(row, runs, table.seeds, usual) for row, runs in zip(table.rows, found, strict=True)]
     return replace(table, rows=rows)
-
-
-def _first_phase(record: Record) -> Record:
-    first = record["phases"][:1]
-    return cast(Record, {**record, "phases": first, "summary": summarise(first)})
 
 
 def missing_runs(tables: Iterable[Table]) -> list[RunConfig]:

@@ -12,7 +12,7 @@ from phasezero.data.catalog import find_data_set
 from phasezero.identity import Group
 from phasezero.initial import TERMS
 from phasezero.methods import METHODS, classifier_of
-from phasezero.paper.targets import IMAGENET100, Target
+from phasezero.paper.targets import Target
 from phasezero.presets import usual_config
 from phasezero.records.files import relative, write_whole
 from phasezero.records.run import Record
@@ -96,25 +96,25 @@ class Table:
     @property
     def replaced(self) -> str:
         """Return the remark that the data is not the paper's; empty where it is."""
-        if self.data in self.target.data:
+        *others, last = known = [paper_name(one) for one in self.target.data]
+        if paper_name(self.data) in known:
             return ""
-        if self.data.startswith("imagenet100-") and IMAGENET100 in self.target.data:
-            return f"{self.data} is another choice of 100 classes than the paper's ({IMAGENET100})."
-        *others, last = [paper_name(one) for one in self.target.data]
+        if (own := find_data_set(self.data)).instead_of in self.target.data:
+            return f"{self.data} is another choice of {own.size[0]} classes than the paper's ({own.instead_of})."
         names = f"{', '.join(others)} and {last}" if others else last
         return f"{self.data} replaces {names}, which the paper used; published numbers are for {self.dataset}."
 
     @property
     def dataset(self) -> str:
         """Return the paper's name of the data set whose published numbers are shown."""
-        own = IMAGENET100 if self.data.startswith("imagenet100-") else self.data
-        return paper_name(own if own in self.target.data else self.target.data[0])
+        own, known = find_data_set(self.data).instead_of or self.data, [paper_name(one) for one in self.target.data]
+        return paper_name(own) if paper_name(own) in known else known[0]
 
     @property
     def remarks(self) -> list[str]:
         """Return what keeps these numbers from being the paper's; every output shows it."""
         said = [self.replaced]
-        configs = [row.config for row in self.rows if self.data == "glyphs"]
+        configs = [row.config for row in self.rows if find_data_set(self.data).short_epochs]
         later = {(one.training.later.epochs, usual_config(one).training.later.epochs) for one in configs}
         for epochs, usual in sorted(later):
             if epochs < usual:

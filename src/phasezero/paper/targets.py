@@ -13,7 +13,7 @@ View = Literal[
     "methods", "cells", "curves", "sweep", "spectra", "classes", "later", "information", "sphere", "sphere of all"
 ]
 
-CIFAR100, IMAGENET100 = "cifar100", "imagenet100-cwd"
+CIFAR100 = "cifar100"
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Block:
     title: str = ""
     """The title of the panel that shows these runs, `{method}` for the method's label. Empty: there is one panel."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    on_glyphs: Sequence[str] = ()
-    """Replaces `runs` on the embedded data, whose usual eta is 0.1. Empty: the same runs."""
+    runs_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Replaces `runs` on a data set with another usual eta."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Target:
     title: str
     view: View
     blocks: Sequence[Block]
-    data: Sequence[str] = (IMAGENET100,)
+    data: Sequence[str] = ("imagenet100-cwd",)
     """What the paper used. Any other data set replaces it."""
     note: str = ""
     """What the paper leaves open."""

@@ -84,7 +84,7 @@ def published_for(record: Record) -> PublishedCell | None:
     if config.method.variant or not data.paper_name or not data.size[0] == record["data"]["classes"] == seen:
         return None
     cell = published_cell(config, data.paper_name)
-    if cell is None or data.paper_name != "ImageNet100" or record["method"] == "lucir":
+    if cell is None or record["method"] in (data.paper_methods or (record["method"],)):
         return cell
     return replace(cell, note=f"{cell.note}; the published run may have used other classes than {name}")
 
