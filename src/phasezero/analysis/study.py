@@ -49,9 +49,11 @@ def study(
         folder, looked_at = run_folder(out, config), record["data"]["classes"] if future else 0
         for phase in phases:
             path = folder / analysis_name(phase % len(record["phases"]))
-            if not path.exists() or len(read_analysis(path)["classes"]) < looked_at:
-                write_analysis(path, analyse_run(folder, phase=phase, root=root, store=store, future=future))
-            analyses.append(read_analysis(path))
+            found = read_analysis(path) if path.exists() else None
+            if found is None or len(found["classes"]) < looked_at:
+                found = analyse_run(folder, phase=phase, root=root, store=store, future=future)
+                write_analysis(path, found)
+            analyses.append(found)
     return analyses
 
 

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from phasezero.errors import UserError
-from phasezero.records.jsonfile import read_json
 from phasezero.validation import whole_number
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Record files, or folders of runs.")]
@@ -26,8 +25,8 @@ Parallel = Annotated[str, typer.Option(help="Runs at once; auto: as many as the 
 TensorBoard = Annotated[Path | None, typer.Option(help="Write TensorBoard's files here.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
 
-VIEW_ENDINGS = frozenset({".png", ".svg", ".pdf", ".md", ".html", ".csv", ".tex"})
-"""Endings of the files that commands make from runs and leave beside them."""
+VIEWS = ("*.png", "*.svg", "*.pdf", "*.md", "*.html", "*.csv", "*.tex", "comparison*.json")
+"""Files that commands make from runs and leave beside them."""
 
 
 def warn(message: str) -> None:
@@ -55,22 +54,13 @@ def paths_with(pattern: str, paths: Sequence[Path]) -> list[Path]:
     skipped. Folders of stopped runs are left out with a warning.
     """
     empty = [path for path in paths if path.is_dir() and next(path.rglob(pattern), None) is None]
-    kept = [path for path in paths if path not in empty and not (path.is_file() and _is_a_view(path))]
+    views = [path for path in paths if path.is_file() and any(map(path.match, VIEWS))]
+    kept = [path for path in paths if path not in empty + views]
     if not kept:
         return list(paths)
     for path in empty:
         warn(f"{path}: no {pattern} in this folder or below it; left out")
     return kept
-
-
-def _is_a_view(path: Path) -> bool:
-    """Tell whether another command made the file from runs. A damaged file may be anything."""
-    if path.suffix in VIEW_ENDINGS:
-        return True
-    try:
-        return str(read_json(path, "record").get("format")).startswith("phasezero-comparison-")
-    except UserError:
-        return False
 
 
 def parse_parallel(text: str) -> int | None:
