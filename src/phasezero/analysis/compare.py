@@ -194,8 +194,8 @@ def statements(groups: Models) -> Iterator[tuple[Claim, Models]]:
     at_start = [group for group in groups if group.first["phase"] == 0]
     at_end = [group for group in groups if group.first["seen_classes"] in ends]
     families = [
-        *_families(at_start, lambda one: [_data(one), one["method"], complete(one["config"])["initial"]]),
-        *_families(at_end, lambda one: [_data(one), one["seen_classes"], complete(one["config"])["initial"]]),
+        *_families(at_start, lambda one: [one["data"]["name"], one["method"], complete(one["config"])["initial"]]),
+        *_families(at_end, lambda one: [one["data"]["name"], one["seen_classes"], complete(one["config"])["initial"]]),
     ]
     yield from (("more classes", pair) for family in families for pair in _neighbours(family, _at_once))
     by_eta = [pair for line in lines_over_eta(groups).values() for pair in _neighbours(line, cwd_weight)]
@@ -204,7 +204,8 @@ def statements(groups: Models) -> Iterator[tuple[Claim, Models]]:
     # Without and with a term, and the oracle: the model of the same data that had most classes at once and no term,
     # all that the two ever see and more than they began with.
     for other in (group for group in groups if terms_of(group.first)):
-        plain = [group for group in groups if not terms_of(group.first) and _data(group.first) == _data(other.first)]
+        data = [group for group in groups if group.first["data"]["name"] == other.first["data"]["name"]]
+        plain = [group for group in data if not terms_of(group.first)]
         oracle = max(plain, key=lambda group: _at_once(group.first), default=other)
         sizes, method, at_once = other.first["phase_sizes"], other.first["method"], _at_once(oracle.first)
         if sizes[0] < at_once and sum(sizes) <= at_once:
@@ -268,10 +269,6 @@ def _neighbours(family: Models, rank: Callable[[Analysis], float]) -> list[Model
 
 def _at_once(analysis: Analysis) -> int:
     return analysis["phase_sizes"][0]
-
-
-def _data(analysis: Analysis) -> str:
-    return analysis["data"]["name"]
 
 
 def write_findings(path: Path, findings: Sequence[Finding], *, split: Split, form: Form) -> None:

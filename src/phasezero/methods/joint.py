@@ -10,7 +10,6 @@ import copy
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from phasezero.data.stream import Phase
 from phasezero.methods.base import Method, MethodOptions, register_method, trainable
@@ -18,11 +17,6 @@ from phasezero.methods.stage import PhaseImages, Stage
 from phasezero.nets import IncrementalModel
 from phasezero.schedule import Schedule
 from phasezero.validation import option
-
-
-def everything_seen(images: PhaseImages) -> Tensor:
-    """Return all training images of all classes seen so far."""
-    return torch.cat(list(images.all_seen()))
 
 
 @register_method("joint", "joint training on all images so far, the oracle")
@@ -58,4 +52,5 @@ class Joint(Method):
             model.backbone.load_state_dict(self.untrained)
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
-        return [Stage("train", schedule, self.make_loss(phase), trainable(model), everything_seen)]
+        loss, everything = self.make_loss(phase), lambda images: torch.cat(list(images.all_seen()))
+        return [Stage("train", schedule, loss, trainable(model), everything)]
