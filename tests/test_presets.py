@@ -54,6 +54,7 @@ def test_every_preset_is_complete() -> None:
         "joint/folder:some/where/b3s1,network.name=resnet-glyphs",
         "joint/folder:some/a,b=c/b3s1,network.name=resnet-glyphs",
         "lucir/glyphs/b50s10,protocol.class_order=[3,1,2],method.balanced_lr=1e-05",
+        'lucir/glyphs/b50s10,protocol.class_order="[no list"',
     ],
 )
 def test_a_name_is_a_preset_that_gives_the_run_again(name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 
@@ -167,7 +168,9 @@ def test_outside_of_a_methods_bounds(name: str, setting: str, value: float) -> N
 
 
 def test_limits_hold_for_options_made_in_python() -> None:
-    assert LUCIR.override({"engine.loss_limit": math.inf}).engine.loss_limit == math.inf  # which has no upper limit
+    unlimited = LUCIR.override({"engine.loss_limit": math.inf})
+    assert unlimited.engine.loss_limit == math.inf
+    assert RunConfig.from_dict(json.loads(json.dumps(unlimited.to_dict(), allow_nan=False))) == unlimited
     with pytest.raises(UserError, match="top_k: must be at least 1"):
         Lucir.Options(top_k=0)
     with pytest.raises(UserError, match="milestones: must be at least 0"):

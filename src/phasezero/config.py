@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -172,7 +173,7 @@ def load_yaml(path: str | Path) -> RunConfig:
     True
     """
     try:
-        values = list(yaml.load_all(Path(path).read_text(), _UniqueKeys))
+        values = list(yaml.load_all(Path(path).read_text(encoding="utf-8"), _UniqueKeys))
     except OSError as error:
         raise UserError(f"configuration {path} cannot be read: {error.strerror or error}") from None
     except (yaml.YAMLError, ValueError) as error:  # the latter: not UTF-8, or an impossible date
@@ -235,11 +236,12 @@ def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _plain(value: Any) -> Any:
+    """Return a value as JSON and YAML can hold it. JSON has no infinity: a field of floats reads the word."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return value
+    return "inf" if value == math.inf else value
 
 
 def _assign(values: dict[str, Any], path: str, value: Any) -> None:

@@ -45,9 +45,9 @@ def identity(made: Record | Analysis) -> dict[str, Any]:
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the keys whose values are not the same in all of these settings, with the values (None: not there)."""
-    keys = dict.fromkeys(key for some in settings for key in some)
-    values = {key: [some.get(key) for some in settings] for key in keys}
-    return {key: found for key, found in values.items() if any(value != found[0] for value in found)}
+    keys = dict.fromkeys(key for mapping in settings for key in mapping)
+    by_key = {key: [mapping.get(key) for mapping in settings] for key in keys}
+    return {key: values for key, values in by_key.items() if any(value != values[0] for value in values)}
 
 
 @dataclass(frozen=True)

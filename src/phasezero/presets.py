@@ -81,7 +81,7 @@ def _assemble(method: str, data: str, initial: Sequence[str], base: int | None, 
             settings |= TERMS[term.name].published.get(key, {})
         weight = settings.pop("weight", term.weight)
         terms.append(term if ":" in text else replace(term, weight=weight))
-    base = recipe.base or 0 if base is None else base
+    base = (recipe.base or 0) if base is None else base
     step = recipe.steps[0] if step is None else step
     return RunConfig(
         protocol=Protocol(data, data_set.class_order, base, step),
@@ -135,8 +135,10 @@ def with_name(config: RunConfig) -> RunConfig:
 def renamed(config: RunConfig) -> RunConfig:
     """Bring an automatic name up to date with the settings; leave a name that somebody chose."""
     try:
-        return with_name(config) if not config.name or preset(config.name) else config
-    except UserError:  # a chosen name, or data that only the caller has
+        if config.name:
+            preset(config.name)  # raises for a chosen name
+        return with_name(config)
+    except UserError:  # or for data that only the caller has
         return config
 
 
@@ -237,18 +239,18 @@ def choose_configs(
         if initial:
             configs = [with_terms(config, terms) for config in configs]
     else:
-        sizes = bool(assignments.get("protocol.phase_sizes"))  # they say all that B and S would
-        base, step = ((1 if sizes else assignments.get(f"protocol.{key}")) for key in ("base", "step"))
+        listed = bool(assignments.get("protocol.phase_sizes"))  # they say all that B and S would
+        base, step = ((1 if listed else assignments.get(f"protocol.{key}")) for key in ("base", "step"))
         # With neither a method nor a term named: the comparison that the paper is about.
         choices = [terms] if method is not None or initial else [[], ["cwd"]]
         names = method or "lucir", data or "glyphs"
         configs = [build_config(*names, initial=choice, base=base, step=step) for choice in choices]
-    for config in configs:
-        sizes = assignments.get("protocol.phase_sizes", config.protocol.phase_sizes)
+    changed = [with_settings(config, assignments) for config in configs]
+    for config in changed:
+        sizes = config.protocol.phase_sizes
         if sizes and {"protocol.base", "protocol.step"} & assignments.keys():
             raise UserError(
                 f"protocol.phase_sizes is {list(sizes)}, so --base and --step would change nothing; "
                 "leave them out, or add --set protocol.phase_sizes=[]"
             )
-    changed = [with_settings(config, assignments) for config in configs]
     return changed if "name" in assignments else [renamed(config) for config in changed]

@@ -116,6 +116,8 @@ BAD = {
         ["run", "lucir/glyphs/b50s10", "--set", "protocol.phase_sizes=[5,2]", "--base", "5"],
         "protocol.phase_sizes=[]",
     ),
+    "sizes that are no list": (["run", "--set", "protocol.phase_sizes=5", "--base", "5"], "a list is expected"),
+    "an order without an end": (["run", "--class-order", "[1,2"], "unknown class order '[1,2'"),
     "base too large": (["run", "--base", "101"], "between 1 and 100"),
     "too many exemplars": (["run", "--memory", "per_class:169"], "has only 168 training images"),
     "more than there is": (["run", "--memory", "total:99999"], "only 16800 training images"),

@@ -19,7 +19,8 @@ from phasezero.data.images import ImageData
 from phasezero.data.loader import FULL_LIGHT
 from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
-from phasezero.records.run import comparable_part, schema
+from phasezero.records.jsonfile import load_schema
+from phasezero.records.run import comparable_part
 from samples import Diary, Make, train
 
 
@@ -66,8 +67,8 @@ def test_the_images_of_phase_0_are_part_of_every_later_hash(toy_config: Make, to
 def test_a_record_is_complete_and_fits_the_schema(toy_config: Make, toy_data: ImageData) -> None:
     diary, config = Diary(), toy_config()
     record = train(config, data=toy_data, callback=diary)
-    jsonschema.Draft202012Validator(schema()).validate(json.loads(json.dumps(record)))
-    assert list(record) == schema()["required"]  # in this order
+    jsonschema.Draft202012Validator(load_schema("run")).validate(json.loads(json.dumps(record)))
+    assert list(record) == load_schema("run")["required"]  # in this order
 
     written = RunConfig.from_dict(record["config"])
     assert replace(written, name="") == replace(config, name="")

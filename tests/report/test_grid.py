@@ -125,5 +125,7 @@ def test_a_table_that_is_a_column_too_wide_is_broken() -> None:
     lines = [["run name", "numbers"], ["a", "1"]]
     assert fit(lines, 1, 16) == [([0, 1], lines)]
     assert fit(lines, 1, 15) == [([0, 1], [["run\nname", "numbers"], ["a", "1"]])]
+    ((_, cells),) = fit(lines, 1, 2)  # no terminal is so narrow; it must not be filled for ever
+    assert cells[0] == ["\n".join("runname"), "numbers"]
     ((_, cells),) = fit([["run", "average"], ["x" * 50, "66.27"]], 1, 30)  # a long name leaves room for numbers
     assert cells[1] == ["\n".join(["x" * 22, "x" * 22, "x" * 6]), "66.27"]

@@ -57,6 +57,12 @@ def test_losses_and_accuracies_are_written(toy_config: Make, toy_data: ImageData
     }
 
 
+def test_a_run_that_diverges_keeps_its_losses(toy_config: Make) -> None:
+    writer = Mock()
+    TensorBoard(writer, toy_config()).on_epoch_end(Mock(index=0), "train", 0, 2, loss=1.5, images=10)
+    assert [call[0] for call in writer.method_calls[-2:]] == ["add_scalar", "flush"]  # nobody closes the file
+
+
 def test_files_are_written_by_run_and_seed(toy_config: Make, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     tensorboard_callbacks(tmp_path)(toy_config(seed=3)).writer.close()

@@ -118,8 +118,7 @@ def find(
     if k is not None and k >= size:
         raise UserError(f"{claim}: alpha_{k} is 1 in every model of {size} features")
     if k is None and len(used) > 1:
-        told = f"different floors ({' and '.join(used)})"
-        raise UserError(f"{claim}: {labels} were analysed with {told}: these cannot be compared")
+        raise UserError(f"{claim}: {labels} have different floors ({' and '.join(used)}): these cannot be compared")
     names = dict(zip(firsts[0]["classes"], firsts[0]["class_names"], strict=True))
     cases, by_run = [], []
     for seed in seeds:

@@ -135,12 +135,10 @@ def analyse_model(
 
 def _features(trainer: Trainer, split: Split, classes: int) -> list[Tensor]:
     """Return the features of all images of each class, in the test view."""
-    source, by_class = (
-        (trainer.train, trainer.train_by_class) if split == "train" else (trainer.test, trainer.test_by_class)
-    )
-    chosen = by_class[:classes]
-    found = pooled_features(trainer.model, source, torch.cat(chosen), trainer.config.engine.test_batch_size)
-    return list(found.split([len(one) for one in chosen]))
+    source = trainer.train if split == "train" else trainer.test
+    chosen = (trainer.train_by_class if split == "train" else trainer.test_by_class)[:classes]
+    features = pooled_features(trainer.model, source, torch.cat(chosen), trainer.config.engine.test_batch_size)
+    return list(features.split([len(images) for images in chosen]))
 
 
 def measure(

@@ -73,11 +73,6 @@ def parse_parallel(text: str) -> int | None:
     return count
 
 
-def parse_words(text: str) -> tuple[str, ...]:
-    """Read `a,b`; an empty text has no words."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def parse_numbers(option: str, text: str) -> tuple[int, ...]:
     """Read `0,1,2`: different numbers, at least one."""
     parts = [part.strip() for part in text.split(",")]

@@ -7,16 +7,7 @@ from typing import Annotated
 
 import typer
 
-from phasezero.cli.options import (
-    Parallel,
-    Root,
-    Settings,
-    Store,
-    TensorBoard,
-    parse_numbers,
-    parse_parallel,
-    parse_words,
-)
+from phasezero.cli.options import Parallel, Root, Settings, Store, TensorBoard, parse_numbers, parse_parallel
 
 
 def reproduce(
@@ -76,3 +67,8 @@ def reproduce(
     )
     if left and not dry_run:
         console.print(f"{len(left)} runs are left for lack of time; the same command continues with them")
+
+
+def parse_words(text: str) -> tuple[str, ...]:
+    """Read `a,b`; an empty text has no words."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -97,5 +97,5 @@ def run(
         Console(soft_wrap=True).print(f"{label:>8}: {path}", markup=False, highlight=False)
     for path, record in zip(session.paths.values(), session.records, strict=True) if keep_phases else ():
         if lost := lost_phases(path.parent, record):
-            told = ", ".join(map(str, lost))
-            warn(f"{path.parent}: phase {told} was finished without --keep-phases, so its state is gone")
+            phases = ", ".join(map(str, lost))
+            warn(f"{path.parent}: phase {phases} was finished without --keep-phases, so its state is gone")

@@ -54,12 +54,13 @@ class CheckedClaim:
 def check_claims(table1: Sequence[Table], index: RecordIndex, analyses: Analyses) -> list[CheckedClaim]:
     """Check every claim. Models count only if they were trained in the precision that most of them have."""
     folders = {path.parent for path, _ in analyses}
-    trained = [found for found in index.all if found[0].parent in folders]
-    other = {found[0].parent for found in trained if precision_of(found) != usual_precision(trained)}
-    known = [one for one in analyses if one[0].parent not in other]
+    trained = [run for run in index.all if run[0].parent in folders]
+    usual = usual_precision(trained)
+    other = {run[0].parent for run in trained if precision_of(run) != usual}
+    known = [(path, analysis) for path, analysis in analyses if path.parent not in other]
     # Figs. 3, 4 and 7 show models after phase 0, from any run with that phase 0; Fig. 10 models of all classes.
-    started = [one for one in known if one[1]["phase"] == 0]
-    ended = [one for one in known if one[1]["seen_classes"] == one[1]["data"]["classes"]]
+    started = [(path, analysis) for path, analysis in known if analysis["phase"] == 0]
+    ended = [(path, analysis) for path, analysis in known if analysis["seen_classes"] == analysis["data"]["classes"]]
     first = _models(("fig3", "fig4", "fig7"), started, Index.same_phase_zero)
     last = _models(("fig10",), ended, Index.runs)
     with_cwd = {_sizes(model) for model in first if model[0].config.initial}
@@ -81,8 +82,10 @@ def check_claims(table1: Sequence[Table], index: RecordIndex, analyses: Analyses
 def verdict_of(found: Iterable[bool], *, on_average: bool = False) -> str:
     """Return the verdict over several cases, or over comparisons of means, of which more than half must agree."""
     cases = list(found)
+    if not cases:
+        return NO_RECORD
     if not any(cases) or all(cases):
-        return NO_RECORD if not cases else HOLDS if all(cases) else DOES_NOT_HOLD
+        return HOLDS if all(cases) else DOES_NOT_HOLD
     if not on_average:
         return f"{HOLDS} in {sum(cases)} of {len(cases)} cases"
     counted = f"on average in {sum(cases)} of {len(cases)} comparisons"
@@ -97,30 +100,33 @@ def so_far(verdict: str, known: Sequence[bool], what: str) -> str:
 def _check_gains(table1: Sequence[Table]) -> CheckedClaim:
     """Check that CwD's gain in Table 1 is positive, and grows from each S to the next smaller one in one precision."""
     families: dict[str, list[tuple[Row, Comparison]]] = {}
-    for table, row in ((one, row) for one in table1 for row in one.rows):
-        if [term.name for term in row.config.initial] == ["cwd"]:
+    for table in table1:
+        for row in (row for row in table.rows if [term.name for term in row.config.initial] == ["cwd"]):
             name = f"{method_label(row.config)} on {paper_name(table.data)}"
             families.setdefault(name, []).append((row, compare_row(table, row)))
     lines: list[list[Cell]] = []
     sources: list[Path] = []
-    for row, one in (pair for family in families.values() for pair in family):
-        n = [len(one.plain.averages) if one.plain else 0, len(one.ours)]
-        if any(n):
-            data, numbers = paper_name(row.config.protocol.data), [signed(one.gain), "{} and {}".format(*n)]
-            start = [data, method_label(row.config), row.sizes[1], row.precision or NOTHING]
-            lines.append([*start, *numbers, signed(one.published_gain)])
-        if one.plain and one.gain is not None:
-            sources += [*row.paths, *one.plain.paths]
-    sentences, missing, shrinks, positive, grows = [], [], [], [], {}
+    sentences, missing, uneven, positive, grows = [], [], [], [], {}
     for name, family in families.items():
-        published = {row.sizes[1]: one.published_gain or 0.0 for row, one in family}
-        shrinks += [name] if not _rises(list(published.values())) else []
-        gains = [(row.precision, row.sizes[1], one.gain) for row, one in family if one.gain is not None]
+        gains: list[tuple[str, str, float]] = []  # precision, S and gain
+        for row, compared in family:
+            step, precision, plain = row.sizes[1], row.precision or NOTHING, compared.plain
+            n = [len(plain.averages) if plain else 0, len(compared.ours)]
+            if any(n):
+                run = [paper_name(row.config.protocol.data), method_label(row.config), step, precision]
+                numbers = [signed(compared.gain), "{} and {}".format(*n), signed(compared.published_gain)]
+                lines.append([*run, *numbers])
+            if plain and compared.gain is not None:
+                gains.append((precision, step, compared.gain))
+                sources += [*row.paths, *plain.paths]
+        published = {row.sizes[1]: compared.published_gain or 0.0 for row, compared in family}
+        uneven += [name] if not _rises(list(published.values())) else []
         if not gains:
             missing.append(name)
             continue
         positive.append(all(gain > 0 for *_, gain in gains))
-        curves = [[gain for other, _, gain in gains if other == precision] for precision in {one[0] for one in gains}]
+        precisions = {precision for precision, *_ in gains}
+        curves = [[gain for other, _, gain in gains if other == precision] for precision in precisions]
         growth = "whether it grows as S shrinks is not known yet"
         if any(len(curve) > 1 for curve in curves):
             grows[name] = all(map(_rises, curves))
@@ -131,10 +137,11 @@ def _check_gains(table1: Sequence[Table]) -> CheckedClaim:
         sentences.append(f"{name}: the gain is {sign} ({ours}), and {growth}. The paper's: {theirs}.")
     if missing:
         sentences.append(f"No pair of runs yet for {', '.join(missing)}.")
-    if shrinks:
-        sentences.append(f"In the paper's own table the gain does not grow at every step for {', '.join(shrinks)}.")
+    if uneven:
+        sentences.append(f"In the paper's own table the gain does not grow at every step for {', '.join(uneven)}.")
     verdict = f"gains: {verdict_of(positive)}; gains more: {verdict_of(grows.values())}"
-    verdict += f" (so far {', '.join(grows)})" * (0 < len(grows) < len(families))
+    if 0 < len(grows) < len(families):
+        verdict += f" (so far {', '.join(grows)})"
     header = ["data", "method", "S", "precision", "gain of CwD", "n without and with", "paper's gain"]
     about = "Gain: our mean with CwD minus our mean without, both in one precision."
     return CheckedClaim("cwd-gain", verdict, sentences, [Grid(header, lines, about, words=2)], sources)
@@ -147,14 +154,14 @@ def _rises(curve: Sequence[float]) -> bool:
 def on_cifar100(target: str, index: RecordIndex) -> tuple[list[Row], str]:
     """Return a target's rows with the records of the precision that most of them have, and a remark on it."""
     rows = expand(TARGETS[target], CIFAR100)
-    usual = usual_precision(found for row in rows for found in index.runs(row.config))
-    chosen = [[one for one in index.runs(row.config) if precision_of(one) == usual] for row in rows]
+    usual = usual_precision(run for row in rows for run in index.runs(row.config))
+    chosen = [[run for run in index.runs(row.config) if precision_of(run) == usual] for row in rows]
     return list(map(with_records, rows, chosen)), f" Runs in {usual}." * bool(usual)
 
 
 def _measures(record: Record) -> dict[str, float]:
-    run = [head for phase in record["phases"] if (head := phase["accuracy"]["head"]) is not None]
-    return {"phase 0": run[0], "later phases": fmean(run[1:]), "last": run[-1], "average": fmean(run)}
+    curve = [head for phase in record["phases"] if (head := phase["accuracy"]["head"]) is not None]
+    return {"phase 0": curve[0], "later phases": fmean(curve[1:]), "last": curve[-1], "average": fmean(curve)}
 
 
 def _check_mimic(index: RecordIndex) -> CheckedClaim:
@@ -166,13 +173,13 @@ def _check_mimic(index: RecordIndex) -> CheckedClaim:
     measures = ("phase 0", "later phases", "last", "average")
     sentences, used, lifts, stays = [], list[Row](), list[bool](), list[bool]()
     lines: list[list[Cell]] = []
-    for panel, some in groupby(rows, key=lambda row: row.panel):
-        where, known = panel.partition(": ")[2], [row for row in some if row.records]
+    for panel, planned in groupby(rows, key=lambda row: row.panel):
+        where, known = panel.partition(": ")[2], [row for row in planned if row.records]
         runs = {row.weight: {seed: _measures(run) for seed, (_, run) in row.records.items()} for row in known}
         plain, changes = runs.get(0.0, {}), {}
         for beta, own in runs.items():
             if beta and (seeds := own.keys() & plain.keys()):
-                changes[beta] = {one: fmean(own[seed][one] - plain[seed][one] for seed in seeds) for one in measures}
+                changes[beta] = {key: fmean(own[seed][key] - plain[seed][key] for seed in seeds) for key in measures}
             numbers = [spread([run[name] for run in own.values()]) for name in measures]
             moved = [signed(changes.get(beta, {}).get(name)) for name in measures]
             lines.append([str(known[0].config.protocol.base), f"{beta:g}", str(len(own)), *numbers, *moved])
@@ -184,7 +191,7 @@ def _check_mimic(index: RecordIndex) -> CheckedClaim:
         lifts += lifted.values()
         stays += [abs(change["phase 0"]) <= HARDLY for change in changes.values()]
         used += known
-        but = ", ".join(f"{beta:g}" for beta, found in lifted.items() if not found)
+        but = ", ".join(f"{beta:g}" for beta, is_lifted in lifted.items() if not is_lifted)
         betas = f"{'every' if any(lifted.values()) else 'no'} beta above 0 that was run"
         betas += f", except {but}" if but and any(lifted.values()) else ""
         most = max((change["phase 0"] for change in changes.values()), key=abs)
@@ -206,8 +213,8 @@ def _check_eta_curve(index: RecordIndex) -> CheckedClaim:
     rows, precision = on_cifar100("fig6", index)
     sentences, verdicts, used = [], [], []
     lines: list[list[Cell]] = []
-    for step, some in groupby(rows, key=lambda row: row.config.protocol.step):
-        planned = list(some)
+    for step, rows_of_step in groupby(rows, key=lambda row: row.config.protocol.step):
+        planned = list(rows_of_step)
         known = sorted((row for row in planned if row.records), key=lambda row: row.weight)
         seeds = set.intersection(*(set(row.records) for row in known)) if known else set()
         shared = [replace(row, records={seed: row.records[seed] for seed in seeds}) for row in known if seeds]
@@ -246,13 +253,14 @@ def _models(
     rows = {row.config.name: row for name in targets for row in expand(TARGETS[name], CIFAR100)}
     models: list[Model] = []
     for row in rows.values():
-        by_seed = [[one for one in find(index, row.seeded(seed)) if one[1]["seed"] == seed] for seed in seeds]
         found = []
-        for (path, analysis), *_ in filter(None, by_seed):
-            counts = ((size, len(list(some))) for size, some in groupby(analysis["phase_sizes"]))
-            sizes = " + ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in counts)
-            name = f"{method_label(row.config)}, {sizes} classes, eta {row.weight:g}"
-            found.append((path, as_run(analysis, row.seeded(analysis["seed"]), name)))
+        for seed in seeds:
+            of_seed = [entry for entry in find(index, row.seeded(seed)) if entry[1]["seed"] == seed]
+            for path, analysis in of_seed[:1]:
+                counts = ((size, len(list(phases))) for size, phases in groupby(analysis["phase_sizes"]))
+                sizes = " + ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in counts)
+                name = f"{method_label(row.config)}, {sizes} classes, eta {row.weight:g}"
+                found.append((path, as_run(analysis, row.seeded(seed), name)))
         models.append((row, found))
     return models
 
@@ -266,13 +274,13 @@ def _check_models(
     """
     analyses = [analysis for _, found in models for _, analysis in found]
     # The paper speaks of every fixed k: every k counts that was measured in all of them.
-    ks = sorted(set.intersection(*(set(one["k"]) for one in analyses))) if analyses else []
+    ks = sorted(set.intersection(*(set(analysis["k"]) for analysis in analyses))) if analyses else []
 
     def check(form: Form, split: Split) -> tuple[list[compare.Finding], str, str]:
         """Return the findings, how many cases agree, and how many means."""
         found = compare.compare(analyses, ks=ks, form=form, split=split, later=later, claims=[claim], left_out=[])
-        agreeing, cases = sum(one.holds for one in found), sum(one.cases for one in found)
-        means = sum(one.holds_on_average for one in found)
+        agreeing, cases = sum(finding.holds for finding in found), sum(finding.cases for finding in found)
+        means = sum(finding.holds_on_average for finding in found)
         return found, f"{agreeing} of {cases} cases", f"{means} of {len(found)} comparisons"
 
     findings, cases, means = check(form, "train")
@@ -291,15 +299,15 @@ def _check_models(
         classes = shared_classes(analyses, later=later)
         columns = ["model", "n", "accuracy", *measures]
         grids.append(analysis_grid(analyses, form=form, classes=classes, later=later, columns=columns))
-        grids.append(findings_grid([one for one in findings if one.k is None or one.k in compare.TABLE_K]))
+        grids.append(findings_grid([finding for finding in findings if finding.k in (None, *compare.TABLE_K)]))
     if missing := [row.config.name for row, found in models if not found]:
         sentences.append(f"Not analysed yet: {', '.join(missing)}.")
-    alone = dict.fromkeys(one["name"] for one in analyses if one["name"] not in compared)
+    alone = dict.fromkeys(analysis["name"] for analysis in analyses if analysis["name"] not in compared)
     if alone and claim != "nearer to the oracle":  # which is not about neighbours
         same = "seed and floor" if information else "seed"
         sentences.append(f"Analysed, but without a neighbour of the same {same}: {'; '.join(alone)}.")
-    known = [any(one["name"] in compared for _, one in found) for _, found in models]
-    sources = [path for _, found in models for path, one in found if one["name"] in compared]
+    known = [any(analysis["name"] in compared for _, analysis in found) for _, found in models]
+    sources = [path for _, found in models for path, analysis in found if analysis["name"] in compared]
     verdict = verdict_of((finding.holds_on_average for finding in findings), on_average=True)
     if verdict == HOLDS and any(finding.exceptions for finding in findings):
         verdict += " on average, not in every case"

@@ -93,10 +93,8 @@ def estimate(
         later_pace, later_known = pace.of(config, device, first=False)
         packed = workers if device.torch.type == "cuda" else 1  # a GPU is shared
         wanted = {} if done else dict(_phase_zeros(config, first, len(stream.order), images))
-        unpaid, unfinished = (
-            sum(cost for shared, cost in wanted.items() if shared not in known) * first_pace * packed
-            for known in (paid, stored)
-        )
+        unpaid = sum(cost for phase_zero, cost in wanted.items() if phase_zero not in paid) * first_pace * packed
+        unfinished = sum(cost for phase_zero, cost in wanted.items() if phase_zero not in stored) * first_pace * packed
         paid |= wanted.keys()
         costs = [cost * later_pace * packed for cost in later[max(done - 1, 0) :]]
         guessed = guessed or not (first_known and (later_known or not later))

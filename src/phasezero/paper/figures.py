@@ -129,7 +129,7 @@ def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str
         draw_sphere(panels, path, future=view == "sphere of all", caption=caption)
     else:  # spectra: a panel for each number of classes that has models with a term, with the oracle in each
         shown = [[one for one in analyses if one["seen_classes"] == n or one["name"] in oracles] for n in with_terms]
-        by_panel = {f"{size} classes": some for size, some in zip(with_terms, shown, strict=True)}
+        by_panel = {f"{size} classes": models for size, models in zip(with_terms, shown, strict=True)}
         draw_alpha(by_panel or analyses, path, classes=classes, name=name, caption=caption)
 
 
@@ -191,6 +191,5 @@ def draw_figures(names: Sequence[str], folder: Path, index: RecordIndex) -> list
         for other in {*drawn, *(old for name in names for old in figures_of(name, folder))} - set(figures):
             other.unlink()
     except OSError as error:
-        why = error.strerror or error
-        raise UserError(f"{folder / FOLDER} cannot be written: {why}; leave out --figures") from None
+        raise UserError(f"{folder / FOLDER} cannot be written: {error.strerror or error}; omit --figures") from None
     return figures

@@ -73,7 +73,7 @@ def plan(request: Request) -> list[Table]:
     names = TARGETS if "all" in request.targets else dict.fromkeys(request.targets)
     chosen = [(TARGETS[name], data) for name in names for data in choose_data(TARGETS[name], request.data)]
     extra = _check_choice(request, chosen)
-    words = " and ".join(", ".join(some) for some in (request.methods, [f"S={step}" for step in request.steps]) if some)
+    words = " and ".join(filter(None, [", ".join(request.methods), ", ".join(f"S={step}" for step in request.steps)]))
     tables = []
     for target, data in chosen:
         if rows := expand(target, data, request, () if target.shows_models else extra):
@@ -94,7 +94,7 @@ def _check_choice(request: Request, chosen: Sequence[tuple[Target, str]]) -> lis
         raise UserError(f"--method: {unknown('method here', extra[0], methods)}")
     steps = {config.protocol.step for config in listed if not config.protocol.phase_sizes}
     for step in set(request.steps) - steps:
-        known = " or ".join(f"S={one}" for one in sorted(steps, reverse=True)) or "no S"
+        known = " or ".join(f"S={known_step}" for known_step in sorted(steps, reverse=True)) or "no S"
         raise UserError(f"--step {step}: these tables and figures have {known}")
     return extra
 
@@ -125,8 +125,9 @@ def expand(target: Target, data: str, request: Request = Request(), extra: Seque
 
 def _protocols(block: Block, recipe: Recipe, steps: Sequence[int]) -> Iterator[dict[str, Any]]:
     yield from ({"protocol.phase_sizes": list(sizes)} for sizes in block.sizes)
-    every = product(block.bases or (recipe.base,), block.steps or recipe.steps, block.exemplars)
-    for base, step, kept in every if not block.sizes else ():
+    if block.sizes:
+        return
+    for base, step, kept in product(block.bases or (recipe.base,), block.steps or recipe.steps, block.exemplars):
         if not steps or step in steps:
             yield {"protocol.base": base, "protocol.step": step, "protocol.memory": f"per_class:{kept}"}
 
@@ -140,12 +141,12 @@ class Index(Generic[T]):
         self.add(made)
 
     def add(self, made: Iterable[tuple[Path, T]]) -> None:
-        for path, one in made:
-            self.all.append((path, one))
+        for path, facts in made:
+            self.all.append((path, facts))
             with contextlib.suppress(UserError):  # made by another version, with settings that no longer exist
-                config = RunConfig.from_record(one["config"])
+                config = RunConfig.from_record(facts["config"])
                 for key in (run_key(config), phase_zero_of(config)):
-                    self._alike.setdefault(key, []).append((path, one))
+                    self._alike.setdefault(key, []).append((path, facts))
 
     def runs(self, config: RunConfig) -> list[tuple[Path, T]]:
         """Return what a configuration made, with all seeds."""
@@ -155,7 +156,7 @@ class Index(Generic[T]):
         """Return what shares the configuration's seed and phase 0, whatever follows; its own method comes first."""
         # AANet's phase 0 is LUCIR's by its settings, but each may have been trained for itself.
         found = self._alike.get(phase_zero_of(config), [])
-        return sorted(found, key=lambda one: one[1]["method"] != config.method.name)
+        return sorted(found, key=lambda entry: entry[1]["method"] != config.method.name)
 
 
 class RecordIndex(Index[Record]):
@@ -205,7 +206,7 @@ def usual_precision(found: Iterable[Found]) -> str:
 def with_records(row: Row, found: Iterable[Found], seeds: Sequence[int] | None = None, precision: str = "") -> Row:
     """Return the row with its records. Of two records of a seed, that of `precision` counts, else the first."""
     by_seed: dict[int, Found] = {}
-    for path, record in sorted(found, key=lambda one: precision_of(one) != precision):
+    for path, record in sorted(found, key=lambda entry: precision_of(entry) != precision):
         if seeds is None or record["seed"] in seeds:
             by_seed.setdefault(record["seed"], (path, record))
     return replace(row, records=dict(sorted(by_seed.items())))
@@ -217,21 +218,19 @@ def attach(table: Table, index: RecordIndex, *, states: bool = True) -> Table:
     A figure of models needs a model's state, or its analysis: without `states` only the analysis counts. A model after
     phase 0 may come from the analysis of a longer run.
     """
-    target, found = table.target, []
+    target, by_row = table.target, []
     for row in table.rows:
-        runs, wanted = index.runs(row.config), row.config.engine.precision
+        runs, wanted = dict(index.runs(row.config)), row.config.engine.precision
         if target.shows_models:
-            kept = {path for path, _ in runs if states and (path.parent / CHECKPOINT).exists()}
+            kept = {path for path in runs if states and (path.parent / CHECKPOINT).exists()}
             if len(row.config.protocol.phase_sizes) == 1 and not target.shows_sphere:  # which shows later classes
-                own = {path for path, _ in runs}
-                longer = [one for seed in table.seeds for one in index.same_phase_zero(row.seeded(seed))]
-                for path, record in (one for one in longer if one[0] not in own):
+                for path, record in (run for seed in table.seeds for run in index.same_phase_zero(row.seeded(seed))):
                     first = {"phases": record["phases"][:1], "summary": summarise(record["phases"][:1])}
-                    runs = [*runs, (path, cast(Record, {**record, **first}))]
-            runs = [one for one in runs if one[0] in kept or index.analysis(target, one[0].parent, one[1])]
-        found.append([one for one in runs if wanted in ("auto", precision_of(one))])
-    usual = usual_precision(one for runs in found for one in runs)
-    rows = [with_records(row, runs, table.seeds, usual) for row, runs in zip(table.rows, found, strict=True)]
+                    runs.setdefault(path, cast(Record, {**record, **first}))
+            runs = {path: run for path, run in runs.items() if path in kept or index.analysis(target, path.parent, run)}
+        by_row.append([run for run in runs.items() if wanted in ("auto", precision_of(run))])
+    usual = usual_precision(run for runs in by_row for run in runs)
+    rows = [with_records(row, runs, table.seeds, usual) for row, runs in zip(table.rows, by_row, strict=True)]
     return replace(table, rows=rows)
 
 
@@ -250,4 +249,4 @@ def missing_runs(tables: Iterable[Table]) -> list[RunConfig]:
         phase_zero = phase_zero_of(config)
         ranked.append((config.seed, times[phase_zero], config))
         times[phase_zero] += 1
-    return [config for *_, config in sorted(ranked, key=lambda one: one[:2])]
+    return [config for *_, config in sorted(ranked, key=lambda entry: entry[:2])]

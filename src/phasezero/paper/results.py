@@ -175,7 +175,7 @@ def check_cells(tables: Sequence[Table], index: RecordIndex, notes: Mapping[str,
         elif not note:
             missing[data] += 1
             continue
-        verified |= {name} if not reasons else set()
+        verified |= set() if reasons else {name}
         seeds = Counter(found[1]["seed"] for found in index.runs(row.config) if precision_of(found) == row.precision)
         again = [f"seed {seed} was run more than once" for seed, times in seeds.items() if times > 1]
         remark = ". ".join(filter(None, ["; ".join(reasons + again), note])) or NOTHING

@@ -55,8 +55,8 @@ class Row:
     @property
     def averages(self) -> list[float]:
         """Return the average incremental accuracy of each run, by the classifier that its method is known by."""
-        found = [record["summary"].get(classifier_of(record["method"])) for _, record in self.records.values()]
-        return [metrics["average_incremental_accuracy"] for metrics in found if metrics is not None]
+        summaries = [record["summary"].get(classifier_of(record["method"])) for _, record in self.records.values()]
+        return [metrics["average_incremental_accuracy"] for metrics in summaries if metrics is not None]
 
     @property
     def sizes(self) -> tuple[str, str, str]:
@@ -115,7 +115,7 @@ class Table:
         """Return what keeps these numbers from being the paper's; every output shows it."""
         said = [self.replaced]
         configs = [row.config for row in self.rows if find_data_set(self.data).short_epochs]
-        later = {(one.training.later.epochs, usual_config(one).training.later.epochs) for one in configs}
+        later = {(config.training.later.epochs, usual_config(config).training.later.epochs) for config in configs}
         for epochs, usual in sorted(later):
             if epochs < usual:
                 said.append(f"Later phases are trained for {epochs} epochs instead of the preset's {usual}.")
@@ -125,8 +125,8 @@ class Table:
             said.append(f"Only {self.chosen}; the other rows are left out.")
         if extra := dict.fromkeys(self.label(row.config) for row in self.rows if row.extra):
             said.append(f"Not in the paper: {', '.join(extra)}.")
-        used = [(row, sorted(set(map(precision_of, row.records.values())))) for row in self.rows]
-        if mixed := [f"{self.label(row.config)}: {', '.join(some)}" for row, some in used if len(some) > 1]:
+        used = [(self.label(row.config), sorted(set(map(precision_of, row.records.values())))) for row in self.rows]
+        if mixed := [f"{label}: {', '.join(precisions)}" for label, precisions in used if len(precisions) > 1]:
             said.append(f"Runs in different precisions are averaged together ({'; '.join(mixed)}).")
         for number, what in ((self.diverged, "diverged"), (len(self.missing) - self.diverged, "are missing")):
             if number:
@@ -142,7 +142,7 @@ class Table:
     def label(self, config: RunConfig) -> str:
         """Return `LUCIR + CwD`; with the coefficient where it is unusual, or where rows of the method differ in it."""
         alike = [row.config for row in self.rows if row.config.method_name == config.method_name]
-        several = len({term.weight for one in alike for term in one.initial if term.name == "cwd"}) > 1
+        several = len({term.weight for other in alike for term in other.initial if term.name == "cwd"}) > 1
         parts = [method_label(config)]
         for term, usual in zip(config.initial, usual_config(config).initial, strict=True):
             kind = TERMS[term.name]
@@ -195,14 +195,16 @@ def signed(difference: float | None) -> Cell:
 def compare_row(table: Table, row: Row) -> Comparison:
     """Compare a row with the paper and with the same method without the term."""
     ours, cell, own = row.averages, table.published(row), (row.config.method_name, row.sizes)
-    twins = [one for one in table.rows if not one.config.initial and (one.config.method_name, one.sizes) == own]
-    twins = twins if row.config.initial else []
-    plain = next((one for one in twins if one.precision == row.precision or not row.records), None)
-    before, theirs = plain.averages if plain else [], table.published(twins[0]) if twins else None
+    without = [other for other in table.rows if row.config.initial and not other.config.initial]
+    without = [other for other in without if (other.config.method_name, other.sizes) == own]
+    plain = next((other for other in without if other.precision == row.precision or not row.records), None)
+    plain_averages = plain.averages if plain else []
+    plain_cell = table.published(without[0]) if without else None
     comparable = not table.replaced and all(key.startswith("engine.") for key in table.settings)
-    away = gap(ours, cell) if ours and cell and comparable else None
-    added = gain(ours, before) if ours and before else None
-    return Comparison(ours, cell, plain, away, added, gain([cell.mean], [theirs.mean]) if cell and theirs else None)
+    our_gap = gap(ours, cell) if ours and cell and comparable else None
+    our_gain = gain(ours, plain_averages) if ours and plain_averages else None
+    published_gain = gain([cell.mean], [plain_cell.mean]) if cell and plain_cell else None
+    return Comparison(ours, cell, plain, our_gap, our_gain, published_gain)
 
 
 def cells_grid(table: Table) -> Grid:
@@ -254,11 +256,11 @@ def methods_grid(table: Table) -> Grid:
         compared = [compare_row(table, by_step[step]) if step in by_step else None for step in steps]
         line: list[Cell] = [label]
         gains: list[Cell] = [f"gain of {label.partition(' + ')[2]}"]
-        for one in compared:
-            ours, n, paper, away, own, theirs = one.cells if one else [NOTHING] * 6
+        for comparison in compared:
+            ours, n, paper, away, gained, paper_gained = comparison.cells if comparison else [NOTHING] * 6
             line += [replace(ours, note=f"n={n}") if isinstance(ours, Spread) else ours, paper, away]
-            gains += [own, theirs, NOTHING]
-        lines += [line, gains] if any(isinstance(one, Spread) for one in gains) else [line]
+            gains += [gained, paper_gained, NOTHING]
+        lines += [line, gains] if any(isinstance(cell, Spread) for cell in gains) else [line]
     return Grid(header, lines, f"{table.caption} {ABOUT_CELLS}")
 
 

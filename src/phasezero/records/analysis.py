@@ -101,12 +101,12 @@ def _lists(analysis: dict[str, Any]) -> Lists:
     for split in SPLITS:
         yield f"{split}.images", analysis[split]["images"], classes
         for form in FORMS:
-            where, found = f"{split}.{form}", analysis[split][form]
-            yield from ((f"{where}.{name}", found[name], classes) for name in ("alpha", "variance"))
+            where, measured = f"{split}.{form}", analysis[split][form]
+            yield from ((f"{where}.{name}", measured[name], classes) for name in ("alpha", "variance"))
             for name in ("by_class", "floored", "unavoidable"):
-                yield f"{where}.information.{name}", found["information"][name], classes
-            yield f"{where}.alpha_mean", found["alpha_mean"], ks
-            yield from ((f"{where}.alpha[{place}]", row, ks) for place, row in enumerate(found["alpha"]))
+                yield f"{where}.information.{name}", measured["information"][name], classes
+            yield f"{where}.alpha_mean", measured["alpha_mean"], ks
+            yield from ((f"{where}.alpha[{place}]", row, ks) for place, row in enumerate(measured["alpha"]))
         if points is not None:
             yield f"points.{split}", points[split], classes
             for place, cloud in enumerate(points[split]):
@@ -120,7 +120,7 @@ def find_analyses(paths: Iterable[str | Path]) -> list[Path]:
 
 def floors(analyses: Iterable[Analysis], split: Split, form: Form) -> list[float]:
     """Return the floors of the information proxies, which can be compared only where there is a single floor."""
-    return sorted({one[split][form]["information"]["floor"] for one in analyses})
+    return sorted({analysis[split][form]["information"]["floor"] for analysis in analyses})
 
 
 def shared_classes(analyses: Sequence[Analysis], *, later: bool = False) -> list[str]:
@@ -128,9 +128,9 @@ def shared_classes(analyses: Sequence[Analysis], *, later: bool = False) -> list
 
     `later`: only classes that came after phase 0 in every model of more than one phase.
     """
-    seen = [one["classes"][: one["seen_classes"]] for one in analyses]
+    lists = [model["classes"][: model["seen_classes"]] for model in analyses]
     if later:
-        several = [one for one in analyses if len(one["phase_sizes"]) > 1]
-        seen += [one["classes"][one["phase_sizes"][0] : one["seen_classes"]] for one in several] or [[]]
-    others = [set(classes) for classes in seen]
-    return [name for name in seen[0] if all(name in classes for classes in others)] if seen else []
+        several = [model for model in analyses if len(model["phase_sizes"]) > 1]
+        lists += [model["classes"][model["phase_sizes"][0] : model["seen_classes"]] for model in several] or [[]]
+    shared = set.intersection(*map(set, lists)) if lists else set()
+    return [class_id for class_id in lists[0] if class_id in shared] if lists else []

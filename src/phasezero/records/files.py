@@ -57,7 +57,7 @@ def remove_unfinished(folder: Path, name: str = "*") -> None:
 
 @contextmanager
 def writable(folder: Path | None, option: str = "--out") -> Iterator[None]:
-    """Make the folder, if one is named, and prove that it can be written; remove what was made and stayed empty."""
+    """Make the folder, if one is named, and prove that it can be written; after an error remove what stayed empty."""
     if folder is None:
         yield
         return
@@ -90,12 +90,12 @@ def find_files(paths: Iterable[str | Path], pattern: str) -> list[Path]:
     """Return files, each once: a path is a file, or a folder that holds a file so named or is searched at any depth."""
     found: dict[Path, None] = {}  # an ordered set: a run reached by two paths must not count as two seeds
     for path in map(Path, paths):
-        inside = [path]
+        files = [path]
         if path.is_dir():
-            inside = [path / pattern] if (path / pattern).exists() else sorted(path.rglob(pattern))
-        if not inside:
+            files = [path / pattern] if (path / pattern).exists() else sorted(path.rglob(pattern))
+        if not files:
             raise UserError(f"{path}: no {pattern.replace('*', 'N')} in this folder or below it")
-        found.update(dict.fromkeys(one.resolve() for one in inside))
+        found.update(dict.fromkeys(file.resolve() for file in files))
     return list(found)
 
 

@@ -26,12 +26,12 @@ def write_json(path: str | Path, value: Mapping[str, Any], what: str) -> None:
 def _pieces(value: object, where: str, depth: int) -> Iterator[str]:
     """Yield JSON with an indent of one; a list of plain values stays on one line, which json cannot do."""
     if isinstance(value, Mapping) and value:
-        entries = [(f"{where}.{key}", f"{json.dumps(key, ensure_ascii=False)}: ", one) for key, one in value.items()]
         if any(not isinstance(key, str) for key in value):
             raise TypeError(f"{where}: a key is not a string")
+        entries = [(f"{where}.{key}", f"{json.dumps(key, ensure_ascii=False)}: ", item) for key, item in value.items()]
         opening, closing = "{}"
-    elif isinstance(value, list | tuple) and any(isinstance(one, Mapping | list | tuple) for one in value):
-        entries = [(f"{where}[{index}]", "", one) for index, one in enumerate(value)]
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in value):
+        entries = [(f"{where}[{index}]", "", item) for index, item in enumerate(value)]
         opening, closing = "[]"
     else:
         # A diverged run shows here first; say where, rather than write what is not JSON.
@@ -57,6 +57,8 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         )
     except OSError as error:
         raise UserError(f"{path}: no {what} to read ({error.strerror or error})") from error
+    except UserError:  # is a ValueError, too
+        raise
     except (ValueError, RecursionError) as error:  # not JSON, or not even UTF-8, or nested without end
         raise UserError(f"{path}: not JSON ({error})") from error
     if not isinstance(value, dict):

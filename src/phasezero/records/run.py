@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, Unpack, cast
 
@@ -141,14 +140,14 @@ class Record(FinishedRun):
 def class_hash(ids: Iterable[object]) -> str:
     """Return a sha256 over the ordered class ids: equal only for the same classes in the same order."""
     # JSON, not a join: ["a,b"] and ["a", "b"] must differ.
-    text = json.dumps([str(one) for one in ids], ensure_ascii=True, separators=(",", ":"))
+    text = json.dumps([str(class_id) for class_id in ids], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def data_record(**facts: Unpack[DataFacts]) -> DataRecord:
     """Build the data block: add the number of classes and their hash."""
     whole = {**facts, "classes": len(facts["class_ids"]), "class_hash": class_hash(facts["class_ids"])}
-    return cast(DataRecord, {key: whole[key] for key in schema()["$defs"]["data"]["required"]})
+    return cast(DataRecord, {key: whole[key] for key in load_schema("run")["$defs"]["data"]["required"]})
 
 
 def phase_record(
@@ -163,14 +162,14 @@ def phase_record(
     """Build the block of the last of these phases; `confusions` are matrices by classifier."""
     head, unmeasured = confusions["head"], dict.fromkeys(CLASSIFIERS)
     true, predicted = np.nonzero(head)
-    by_phase = {name: metrics.phase_accuracies(one, phase_sizes) for name, one in confusions.items()}
+    by_phase = {name: metrics.phase_accuracies(counts, phase_sizes) for name, counts in confusions.items()}
     return PhaseRecord(
         phase=len(phase_sizes) - 1,
         new_classes=phase_sizes[-1],
         seen_classes=sum(phase_sizes),
         train_images=train_images,
         test_images=int(head.sum()),
-        accuracy={**unmeasured, **{name: metrics.overall_accuracy(one) for name, one in confusions.items()}},
+        accuracy={**unmeasured, **{name: metrics.overall_accuracy(counts) for name, counts in confusions.items()}},
         by_phase={**unmeasured, **by_phase},
         confusion={"true": true.tolist(), "predicted": predicted.tolist(), "count": head[true, predicted].tolist()},
         memory=Memory(per_class=list(memory_per_class), total=sum(memory_per_class)),
@@ -183,7 +182,7 @@ def run_record(**run: Unpack[FinishedRun]) -> Record:
     """Build the record: add the versions of schema and package, and the summary."""
     versions = {"schema_version": SCHEMA_VERSION, "phasezero": run["environment"]["phasezero"]}
     whole: dict[str, Any] = {**versions, **run, "initial": list(run["initial"]), "summary": summarise(run["phases"])}
-    return cast(Record, {key: whole[key] for key in schema()["required"]})
+    return cast(Record, {key: whole[key] for key in load_schema("run")["required"]})
 
 
 def summarise(phases: Sequence[PhaseRecord]) -> dict[str, Metrics | None]:
@@ -192,7 +191,7 @@ def summarise(phases: Sequence[PhaseRecord]) -> dict[str, Metrics | None]:
 
 
 def _metrics(phases: Sequence[PhaseRecord], classifier: str) -> Metrics | None:
-    accuracies = [one for phase in phases if (one := phase["accuracy"].get(classifier)) is not None]
+    accuracies = [value for phase in phases if (value := phase["accuracy"].get(classifier)) is not None]
     matrix = [row for phase in phases if (row := phase["by_phase"].get(classifier)) is not None]
     if not len(accuracies) == len(matrix) == len(phases):
         return None
@@ -266,11 +265,11 @@ def _complete(path: Path, value: dict[str, Any]) -> Record:
     summary = dict(value["summary"])
     for classifier, computed in summarise(value["phases"]).items():
         expected: dict[str, Any] = {**(computed or {})}
-        found = summary.get(classifier, expected) or {}
-        both = expected.keys() & found.keys()
-        if bool(found) != bool(expected) or not all(_same(found[key], expected[key]) for key in both):
+        written = summary.get(classifier, expected) or {}
+        both = expected.keys() & written.keys()
+        if bool(written) != bool(expected) or not all(_same(written[key], expected[key]) for key in both):
             raise UserError(f"{path}: summary.{classifier} is not that of its phases; one of them was changed")
-        summary[classifier] = {**expected, **found} or None
+        summary[classifier] = {**expected, **written} or None
     return cast(Record, {**value, "summary": summary})
 
 
@@ -311,6 +310,3 @@ def load_records(paths: Sequence[str | Path], warn: Callable[[str], None]) -> li
     if not (found := sound_records(paths, warn)):
         raise UserError(f"{', '.join(map(str, paths))}: no {FILE_NAME} that can be read")
     return found
-
-
-schema = partial(load_schema, "run")

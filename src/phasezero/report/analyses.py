@@ -53,24 +53,24 @@ def analysis_grid(
     if "constant" in header:
         parts.append(f"Constant: features with less than {CONSTANT:g} of the mean variance within classes.")
     if "information" in header:
-        found = floors(analyses, split, form)
-        floor = " or ".join(f"{floor:g}" for floor in found)
+        used = floors(analyses, split, form)
+        floor = " or ".join(f"{floor:g}" for floor in used)
         parts.append(f"For information, eigenvalues below {floor} are raised to it (floored: so many a class).")
-        parts += ["Information with different floors cannot be compared."] * (len(found) > 1)
+        parts += ["Information with different floors cannot be compared."] * (len(used) > 1)
     return Grid(header, [[row[name] for name in header] for row in rows], " ".join(parts))
 
 
 def _row(
     group: Group[Analysis], ks: Sequence[int], split: Split, form: Form, classes: Sequence[str] | None
 ) -> dict[str, Cell]:
-    first, found = group.first, [one[split][form] for one in group.members]
+    first, measured = group.first, [analysis[split][form] for analysis in group.members]
     chosen = first["classes"][: first["seen_classes"]] if classes is None else classes
-    places = [first["classes"].index(name) for name in chosen]
-    floored = fmean(one["information"]["floored"][place] for one in found for place in places)
-    one_floor = len(floors(group.members, split, form)) == 1
+    places = [first["classes"].index(class_id) for class_id in chosen]
+    floored = fmean(measurement["information"]["floored"][place] for measurement in measured for place in places)
+    same_floor = len(floors(group.members, split, form)) == 1
 
     def mean(k: int | None, digits: int) -> Cell:
-        return spread([mean_of(one, split, form, chosen, k) for one in group.members], digits)
+        return spread([mean_of(analysis, split, form, chosen, k) for analysis in group.members], digits)
 
     def known(values: Sequence[float | None], digits: int) -> Cell:
         kept = [value for value in values if value is not None]
@@ -78,27 +78,27 @@ def _row(
 
     return {
         "model": group.label,
-        "n": str(len(found)),
+        "n": str(len(measured)),
         "phase": str(first["phase"]),
         "classes": str(first["seen_classes"]),
-        "accuracy": spread([one["accuracy"] for one in group.members]),
+        "accuracy": spread([analysis["accuracy"] for analysis in group.members]),
         **{f"alpha_{k}": mean(k, 3) for k in ks},
-        "information": mean(None, 1) if one_floor else NOTHING,
-        "floored": Spread(floored, note=f"of {first['feature_size']}", digits=1) if one_floor else NOTHING,
-        "constant": known([one[split].get("constant_features") for one in group.members], 1),  # older: does not say
-        "scatter W/B": known([one["overlap"]["scatter_ratio"] for one in found], 3),
-        "nearest-mean error": spread([one["overlap"]["nearest_mean_error"] for one in found]),
+        "information": mean(None, 1) if same_floor else NOTHING,
+        "floored": Spread(floored, note=f"of {first['feature_size']}", digits=1) if same_floor else NOTHING,
+        "constant": known([analysis[split].get("constant_features") for analysis in group.members], 1),  # not in old
+        "scatter W/B": known([measurement["overlap"]["scatter_ratio"] for measurement in measured], 3),
+        "nearest-mean error": spread([measurement["overlap"]["nearest_mean_error"] for measurement in measured]),
     }
 
 
 def figure_caption(analyses: Sequence[Analysis], classes: Sequence[str] | None = None, *, later: bool = False) -> str:
     """Say which models a figure shows, and over which classes (without any: over all that each has seen)."""
-    models = f"Models after phase {', '.join(map(str, sorted({one['phase'] for one in analyses})))}."
+    models = f"Models after phase {', '.join(map(str, sorted({analysis['phase'] for analysis in analyses})))}."
     if classes is None:
         return f"{models} Over all classes that each has seen."
     names = dict(zip(analyses[0]["classes"], analyses[0]["class_names"], strict=True))
     which = f"{'that came after phase 0 and ' * later}that all of them have seen"
-    return f"{models} Means over the {len(classes)} classes {which}: {_first_few([names[one] for one in classes])}."
+    return f"{models} Means over the {len(classes)} classes {which}: {_first_few([names[key] for key in classes])}."
 
 
 def findings_grid(findings: Sequence[Finding], left_out: Iterable[str] = ()) -> Grid:
@@ -109,29 +109,29 @@ def findings_grid(findings: Sequence[Finding], left_out: Iterable[str] = ()) -> 
     header = ["statement", "models", "k", "means", "difference", "holds", "exceptions"]
     rows: list[list[Cell]] = []
     before: tuple[str, ...] = ()
-    for one in findings:
-        words = one.claim, " -> ".join(one.models)
-        digits, digits_of_difference = (1, 1) if one.k is None else (3, 4)
-        counts = Counter((case.class_id, case.class_name) for case in one.exceptions).most_common()
+    for finding in findings:
+        words = finding.claim, " -> ".join(finding.models)
+        digits, digits_of_difference = (1, 1) if finding.k is None else (3, 4)
+        counts = Counter((case.class_id, case.class_name) for case in finding.exceptions).most_common()
         rows.append(
             [
                 *(words if words != before else ("", "")),
-                NOTHING if one.k is None else str(one.k),
-                " -> ".join(f"{mean:.{digits}f}" for mean in one.means),
-                str(Spread(one.difference, one.deviation, sign=True, digits=digits_of_difference)),
-                f"{one.holds} of {one.cases}",
+                NOTHING if finding.k is None else str(finding.k),
+                " -> ".join(f"{mean:.{digits}f}" for mean in finding.means),
+                str(Spread(finding.difference, finding.deviation, sign=True, digits=digits_of_difference)),
+                f"{finding.holds} of {finding.cases}",
                 # The classes, and how many seeds each; all of them are in the file.
                 _first_few([f"{name} ({times})" if times > 1 else name for (_, name), times in counts]) or "none",
             ]
         )
         before = words
-    which = ", of those after phase 0" * any(one.later for one in findings)
+    which = ", of those after phase 0" * any(finding.later for finding in findings)
     parts = [f"Over all classes that the models share{which}, times seeds; each class and seed is a case."]
-    if any(one.k is not None for one in findings):
+    if any(finding.k is not None for finding in findings):
         parts.append("Of alpha_k the statement says that the difference is below zero.")
-    if any(one.k is None for one in findings):
+    if any(finding.k is None for finding in findings):
         parts.append("Of the information proxy (without a k) it says above zero.")
-    if other := dict.fromkeys(key for one in findings for key in one.also_differ_in):
+    if other := dict.fromkeys(key for finding in findings for key in finding.also_differ_in):
         parts.append(f"Some of these models also differ in {', '.join(other)}.")
     parts += [f"Left out: {why}." for why in left_out]
     return Grid(header, rows, " ".join(parts), words=len(header))
@@ -181,7 +181,7 @@ def show_analyses(
     if findings:
         write_findings(path := folder / f"comparison{suffix}.json", findings, split=split, form=form)
         wrote(path)
-    several_etas = len({cwd_weight(one) for one in analyses}) > 1
+    several_etas = len(set(map(cwd_weight, analyses))) > 1
     if classes:
         caption = figure_caption(analyses, classes, later=later)
         draw("alpha", draw_alpha, classes=classes, caption=caption)

@@ -80,7 +80,7 @@ def fit(lines: Sequence[Sequence[str]], words: int, width: int) -> list[tuple[li
     if sum(most) + len(most) - 1 <= width:
         return [(list(range(len(most))), [list(line) for line in lines])]
     least = [max(len(piece.rstrip()) for cell in column for piece in _BREAK.split(cell)) for column in columns]
-    least[:words] = [min(one, width // 3) for one in least[:words]]
+    least[:words] = [min(longest, max(width // 3, 1)) for longest in least[:words]]
 
     def spare(part: Sequence[int]) -> int:
         return width - sum(least[place] for place in part) - len(part) + 1
@@ -90,14 +90,14 @@ def fit(lines: Sequence[Sequence[str]], words: int, width: int) -> list[tuple[li
         if len(parts[-1]) > 1 and spare([*parts[-1], place]) < 0:
             parts.append([0])
         parts[-1].append(place)
-    found = []
+    laid_out = []
     for part in parts:
         widths = list(least)
         for _ in range(spare(part)):  # to the narrowest column of words that can use it
             if growing := [place for place in part if place < words and widths[place] < most[place]]:
                 widths[min(growing, key=widths.__getitem__)] += 1
-        found.append((part, [["\n".join(wrap(line[place], widths[place])) for place in part] for line in lines]))
-    return found
+        laid_out.append((part, [["\n".join(wrap(line[place], widths[place])) for place in part] for line in lines]))
+    return laid_out
 
 
 def wrap(text: str, width: int) -> list[str]:
@@ -156,7 +156,8 @@ def _latex_line(cells: Sequence[Cell]) -> str:
         else:
             texts.append("--" if cell == NOTHING else latex_text(str(cell)))
     # The command before would take these for an option: \\[2mm], \\*, \midrule[1pt].
-    return "{}" * texts[0].startswith(("[", "*")) + " & ".join(texts) + r" \\"
+    start = "{}" if texts[0].startswith(("[", "*")) else ""
+    return start + " & ".join(texts) + r" \\"
 
 
 _WRAPPED, _LINE, _PAGE = 24, 72, 40
@@ -179,7 +180,7 @@ def latex(grid: Grid) -> str:
         size = r"\tiny" if wide else r"\small"
         start = [r"% needs \usepackage{booktabs,longtable}", rf"{{{size}\setlength{{\tabcolsep}}{{2pt}}"]
         table = [rf"\begin{{longtable}}{{{columns}}}", *head, r"\endhead", *body]
-        end = [*(rf"{one}\\" for one in caption), r"\end{longtable}}"]
+        end = [*(rf"{command}\\" for command in caption), r"\end{longtable}}"]
     else:
         start = [rf"% needs \usepackage{{booktabs{',graphicx' * wide}}}", r"\begin{table}", r"\centering"]
         start += [r"\resizebox{\linewidth}{!}{%"] * wide
@@ -192,9 +193,9 @@ def comma_separated(grid: Grid) -> str:
     """Return numbers for programs: full precision, deviations and notes in columns of their own, nothing for none."""
     lines = [[field for name in grid.header for field in (name, f"{name} std", f"{name} note")]]
     lines += [[field for cell in row for field in _fields(cell)] for row in grid.rows]
-    used = [at for at, column in enumerate(zip(*lines, strict=True)) if at % 3 == 0 or any(column[1:])]
+    used = [place for place, column in enumerate(zip(*lines, strict=True)) if place % 3 == 0 or any(column[1:])]
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([line[at] for at in used] for line in lines)
+    csv.writer(text, lineterminator="\n").writerows([line[place] for place in used] for line in lines)
     return text.getvalue()
 
 

@@ -83,9 +83,9 @@ def draw_information(
     caption: str = "",
 ) -> None:
     """Draw the information proxy over eta (the appendix's figure): means over `classes`, or over all seen."""
-    if len(found := floors(analyses, split, form)) > 1:
-        told = " and ".join(f"{floor:g}" for floor in found)
-        raise UserError(f"the figure of information: different floors ({told}) cannot be compared")
+    used = [f"{floor:g}" for floor in floors(analyses, split, form)]
+    if len(used) > 1:
+        raise UserError(f"the figure of information: different floors ({' and '.join(used)}) cannot be compared")
     label = r"$\Sigma_i\,\log\,\lambda_i$, mean over classes"
     measures = {label: lambda one: mean_of(one, split, form, classes, None)}
     _draw_over_eta(analyses, path, measures, f"{form} features, {split} images", caption)

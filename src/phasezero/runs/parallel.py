@@ -101,19 +101,19 @@ def run_jobs(
                 sender, name, facts = news.get_nowait()
                 getattr(callback_of(sender), name)(*facts)
             shares.charge(running.values())
-            for place, future in {running.pop(future): future for future in done}.items():
-                error = future.exception()
-                if error is None and (outcome := future.result()) is not None:
+            finished = {running.pop(future): future for future in done}
+            for place in sorted(finished):
+                if error := finished[place].exception():
+                    if failure is None and running:
+                        title, text = jobs[place].title, next(iter(str(error).splitlines()), "")
+                        what = f"{type(error).__name__}: {text.removeprefix(f'{title}: ')}"
+                        say(f"{title} failed ({what}); what is running is finished, nothing else starts")
+                    failure = failure or error
+                elif outcome := finished[place].result():
                     if not isinstance(outcome, DivergenceError):
                         timing = outcome["timing"]
                         timing["share_seconds"] = shares.of(place, timing["seconds_total"])
                     yield place, outcome
-                elif error is not None and failure is None:
-                    failure = error
-                    if running:
-                        title, text = jobs[place].title, next(iter(str(error).splitlines()), "")
-                        what = f"{type(error).__name__}: {text.removeprefix(f'{title}: ')}"
-                        say(f"{title} failed ({what}); what is running is finished, nothing else starts")
         if failure is not None:
             raise failure
 

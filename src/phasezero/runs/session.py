@@ -75,7 +75,7 @@ def run_all(
         store = folder / "phase0"  # an oracle is trained once, and kept
     targets = [run_folder(folder, config) for config in configs]
     check_clashes(targets, allowed=overwrite or resume)
-    data = {name: load_data(name, root) for name in {config.protocol.data for config in configs}}
+    data = {name: load_data(name, root) for name in dict.fromkeys(config.protocol.data for config in configs)}
     setups = [check(config, data[config.protocol.data]) for config in configs]
 
     finished = finished_runs(configs, targets) if resume else {}
@@ -107,8 +107,8 @@ def run_all(
         total = TotalProgress(progress, {place: sum(setups[place].images) for place in waiting})
 
         def callback_of(place: int) -> Callback:
-            own = RunProgress(total, configs[place], place, len(configs))
-            return CallbackList([own, make_callback(configs[place])]) if make_callback else own
+            bar = RunProgress(total, configs[place], place, len(configs))
+            return CallbackList([bar, make_callback(configs[place])]) if make_callback else bar
 
         say = functools.partial(console.print, "note:", markup=False, soft_wrap=True)
         diverged: dict[int, str] = {}
@@ -137,8 +137,7 @@ def finished_runs(configs: Sequence[RunConfig], targets: Sequence[Path]) -> dict
         if (target / FILE_NAME).exists():
             finished[place] = read_record(target)
             if not same_config(finished[place], config):
-                advice = "choose another --out, or say --overwrite"
-                raise UserError(f"{target} holds a run of another configuration; {advice}")
+                raise UserError(f"{target} holds a run of another configuration; choose another --out or --overwrite")
         elif (target / CHECKPOINT).exists():
             read_facts(target / CHECKPOINT, config)  # raises for another configuration
     return finished
@@ -151,9 +150,9 @@ def same_config(record: Record, config: RunConfig) -> bool:
 
 def make_room(views: Sequence[Path], targets: Sequence[Path]) -> None:
     """Remove what earlier runs left where new runs begin: old and new files must not lie side by side."""
-    of_phases = phase_checkpoint(Path(CHECKPOINT), "*").name
-    patterns = (FILE_NAME, CHECKPOINT, DIVERGED, "config.yaml", of_phases, analysis_name("*"))
-    for stale in (*views, *(found for target in targets for one in patterns for found in target.glob(one))):
+    kept_phases = phase_checkpoint(Path(CHECKPOINT), "*").name
+    patterns = (FILE_NAME, CHECKPOINT, DIVERGED, "config.yaml", kept_phases, analysis_name("*"))
+    for stale in (*views, *(path for target in targets for pattern in patterns for path in target.glob(pattern))):
         stale.unlink(missing_ok=True)
 
 
@@ -172,8 +171,8 @@ def divergence_of(config: RunConfig, out: Path) -> str:
     """Return what an earlier session wrote where a run of this very configuration diverged; else nothing."""
     folder = run_folder(out, config)
     try:
-        same = (folder / "config.yaml").read_text() == config.to_yaml()
-        return (folder / DIVERGED).read_text().strip() if same else ""
+        same = (folder / "config.yaml").read_text(encoding="utf-8") == config.to_yaml()
+        return (folder / DIVERGED).read_text(encoding="utf-8").strip() if same else ""
     except OSError:
         return ""
 
