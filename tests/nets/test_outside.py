@@ -69,7 +69,7 @@ def test_only_what_is_known_to_be_a_resnet_counts_as_one(name: str) -> None:
     assert not fits_network("alexnet-3d", ResNet)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", list(METHODS))
 @pytest.mark.parametrize("name", ["layer", "layer-function", "resnet-function"])
 def test_a_run_of_every_method(method: str, name: str, toy_data: ImageData, toy_config: Make) -> None:
     short = {"protocol__phase_sizes": [2, 1], "training__first__epochs": 1, "training__later__epochs": 1}
