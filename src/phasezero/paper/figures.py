@@ -168,8 +168,7 @@ def _draw_sweep(table: Table, rows: Sequence[Row], base: Path, suffixes: Sequenc
     several = len({label for label, _ in points}) > 1
     curves = {f"{label}, " * several + f"S={step}": sorted(some) for (label, step), some in points.items()}
     panel = Panel(list(curves.items()), "CwD coefficient eta", "Average incremental accuracy (%)")
-    caption = f"{table.caption} {_seeds(table)}"
-    make = partial(write_panels, panels=[panel], height=3.4, inside=True, caption=caption)
+    make = partial(write_panels, panels=[panel], height=3.4, inside=True, caption=f"{table.caption} {_seeds(table)}")
     return write_every_format(base, make, suffixes)
 
 

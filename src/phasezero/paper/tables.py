@@ -18,7 +18,7 @@ from phasezero.records.files import relative, write_whole
 from phasezero.records.run import Record
 from phasezero.report.grid import NOTHING, Cell, Grid, Spread, comma_separated, latex, markdown
 from phasezero.report.published import PublishedCell, gain, gap, published_cell
-from phasezero.report.tables import Runs, accuracies_of, seen_classes, spread
+from phasezero.report.tables import Runs, accuracies_of, group_classifier, seen_classes, spread
 
 NOT_RUN = "not run"
 ABOUT_CELLS = (
@@ -54,8 +54,9 @@ class Row:
 
     @property
     def averages(self) -> list[float]:
-        """Return the average incremental accuracy of each run, by the classifier that its method is known by."""
-        summaries = [record["summary"].get(classifier_of(record["method"])) for _, record in self.records.values()]
+        """Return each run's average incremental accuracy, by its method's own classifier or, without that, the head."""
+        runs = [record for _, record in self.records.values()]
+        summaries = [run["summary"].get(classifier_of(run["method"])) or run["summary"]["head"] for run in runs]
         return [metrics["average_incremental_accuracy"] for metrics in summaries if metrics is not None]
 
     @property
@@ -236,11 +237,11 @@ def runs_of(table: Table, row: Row) -> Runs:
 
 
 def _curve(table: Table, row: Row) -> dict[int, Cell]:
-    """Return the accuracy after each phase by the number of classes seen, by the method's own classifier."""
+    """Return the accuracy after each phase by the classes seen, by the method's own classifier or else the head."""
     if not row.records:
         return {}
     runs = runs_of(table, row)
-    accuracies = accuracies_of(runs, classifier_of(row.config.method.name)) or []
+    accuracies = accuracies_of(runs, group_classifier(runs)) or []
     return dict(zip(seen_classes(runs), map(spread, accuracies), strict=False))
 
 
