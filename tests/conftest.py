@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # so small are the tests that a second thread only waits
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests are so small that a second thread does not help
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ CLASSES = 8
 
 
 def draw(images_per_class: int, seed: int) -> ImageSplit:
-    """Each class is a bright bar at its own place, under noise."""
+    """Make classes of bright bars, each at its own place, under noise."""
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(CLASSES), images_per_class)
     images = rng.integers(0, 90, (len(labels), 16, 16, 1))
@@ -66,7 +66,7 @@ def toy_config() -> Callable[..., RunConfig]:
 
 @pytest.fixture
 def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers, and the plug-ins that it loads, are gone when it ends."""
+    """Remove what a test registers, and the plug-ins that it loads, when it ends."""
     for registry in (METHODS, TERMS, NETWORKS, DATA_SETS):
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
         monkeypatch.setattr(registry, "summaries", dict(registry.summaries))

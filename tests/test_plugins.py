@@ -112,7 +112,7 @@ def test_a_plugin_file_reaches_worker_processes(command: Command, tmp_path: Path
         (None, "a Python file is expected"),
         ("def broken(:\n", "SyntaxError"),
         ("x = 1\ny = undefined\n", "NameError: name 'undefined' is not defined"),
-        ("import phasezero\nphasezero.register_method('lucir')(object)\n", "method 'lucir' is registered already"),
+        ("import phasezero\nphasezero.register_method('lucir')(object)\n", "method 'lucir' is already registered"),
     ],
 )
 def test_a_plugin_that_cannot_be_loaded(text: str | None, words: str, command: Command, tmp_path: Path) -> None:

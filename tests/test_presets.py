@@ -197,7 +197,7 @@ def test_however_short_a_schedule_begins_at_its_rate(milestones: tuple[int, ...]
 def test_a_name_has_one_owner() -> None:
     registry: Registry[int] = Registry("number")
     assert registry.register("one")(1) == 1
-    with pytest.raises(UserError, match="number 'one' is registered already"):
+    with pytest.raises(UserError, match="number 'one' is already registered"):
         registry.register("one")(2)
     assert registry["one"] == 1
     registry.register("another")(3)

@@ -1,4 +1,4 @@
-"""What every tool of experiments is told: where to write, and where the data are."""
+"""Arguments that all tools share: the output file and the data folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 def parser(about: str | None) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("out", type=Path)
-    found.add_argument("--root", type=Path, help="where data sets are")
+    found.add_argument("--root", type=Path, help="folder of data sets")
     return found
 
 

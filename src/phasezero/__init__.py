@@ -5,8 +5,8 @@
 >>> config.label
 'lucir+cwd'
 
-`run(config)` trains it and returns the record and the model. Names are loaded when they are first used, so that the
-command answers quickly.
+`run(config)` trains it and returns the record and the model. Names are loaded when they are first used, so importing
+the package is quick.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-# Before torch is loaded: two processes of torch on the same cores make each other up to fifty times slower,
-# because GNU OpenMP's threads by default spin for long while they wait. Alone, shorter spinning costs nothing.
+# Set before torch is loaded. Two torch processes on the same cores slow each other down up to fifty times, because
+# GNU OpenMP's threads spin for long while they wait. Shorter spinning costs a single process nothing.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 STARTED = time.perf_counter()
-"""When this process came to phasezero; torch takes a second to load."""
+"""When this process imported phasezero, before torch, which takes a second to load."""
 
 __version__ = "0.2.0"
 
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
 _HOMES = {one.name: node.module for node in _STUB.body if isinstance(node, ast.ImportFrom) for one in node.names}
-"""The module of each public name: the stub is the one list of them."""
+"""The module of each public name, read from the stub, which is the only list of them."""
 __all__ = ["__version__", *_HOMES]
 
 

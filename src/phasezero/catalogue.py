@@ -1,6 +1,6 @@
-"""List what is registered, with a line of text each. It is read from the source code: importing torch takes a second.
+"""List registered names with a line of text each. They are read from the source code, which avoids importing torch.
 
-A registration is a call of `register_method` and the like whose first two arguments are texts. Where plug-ins are
+A registration is a call of `register_method` and the like whose first two arguments are strings. If plug-ins are
 loaded or installed, the registries are read instead.
 """
 
@@ -22,11 +22,11 @@ KINDS = {
 }
 """The folder of each kind, and the function that registers it."""
 FURTHER = ("orders", "presets", "targets")
-"""Kinds of names that are not registered."""
+"""Kinds of names that have no registry."""
 
 
 def registered() -> dict[str, dict[str, str]]:
-    """Return kind -> name -> one line; variants of methods are entries of their own."""
+    """Return kind -> name -> line of text; variants of methods are separate entries."""
     if plugins.plugin_files() or plugins.installed():
         return from_registries()
     return {kind: dict(sorted(_scan(*where))) for kind, where in KINDS.items()}

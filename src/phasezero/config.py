@@ -30,13 +30,13 @@ from phasezero.validation import BATCH_SIZE, POSITIVE, Limited, check_number, ch
 
 @dataclass(frozen=True)
 class Protocol:
-    """Which classes come when, and what may be kept of them."""
+    """The order and phases of the classes, and the memory rule."""
 
     data: str = "glyphs"
-    class_order: str | tuple[int, ...] = "seed1993"  # apart from the run's seed
-    base: int = 50  # B: classes of phase 0
-    step: int = 10  # S: classes of each later phase
-    phase_sizes: tuple[int, ...] = ()  # instead of base and step: any sizes, uneven ones too
+    class_order: str | tuple[int, ...] = "seed1993"  # independent of the run's seed
+    base: int = 50  # B: number of classes in phase 0
+    step: int = 10  # S: number of classes in each later phase
+    phase_sizes: tuple[int, ...] = ()  # instead of base and step: any sizes, also uneven
     memory: str = "per_class:20"  # R; or total:M
     selection: Literal["herding", "random"] = "herding"
 
@@ -60,16 +60,16 @@ class Network:
 
 @dataclass(frozen=True)
 class Engine(Limited):
-    """How a run is computed. `auto` is settled when it starts; the record says what was used."""
+    """How a run is computed. `auto` is resolved when it starts; the record has what was used."""
 
     device: str = "auto"
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"
     engine: Literal["auto", "eager", "captured", "compiled"] = "auto"
-    threads: int = option(0, least=0, most=1024)  # of a CPU; 0: all there are. Rounding depends on it
-    test_batch_size: int = option(500, **BATCH_SIZE)  # in evaluation; on a CPU 64 at most, which fit its caches
+    threads: int = option(0, least=0, most=1024)  # CPU threads; 0: all. Rounding depends on it
+    test_batch_size: int = option(500, **BATCH_SIZE)  # in evaluation; at most 64 on a CPU, to fit its caches
     loss_limit: float = option(1e4, **POSITIVE, infinite=True)  # a larger mean loss of an epoch means divergence
-    # Of image files: decoded once and kept on the device, or decoded anew in each epoch. The training views differ
-    # slightly (docs/protocols.md). auto: resident on a CUDA device with room for them (data/sources.py), else files.
+    # Image files are decoded once and kept on the device, or decoded again in each epoch. The training views differ
+    # slightly (docs/protocols.md). auto: resident if they fit on a CUDA device (data/sources.py), otherwise files.
     photos: Literal["auto", "resident", "files"] = option("auto", before="auto")
 
 
@@ -120,7 +120,7 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunConfig:
-        """Build a configuration from nested settings; a missing setting has its default."""
+        """Build a configuration from nested settings; a missing setting gets its default."""
         return typing.cast(RunConfig, _build(cls, values, ""))
 
     @classmethod
@@ -132,7 +132,7 @@ class RunConfig:
         """Return a changed configuration; keys are dotted paths: `{"training.first.lr": 0.2}`."""
         if not assignments:
             return self
-        if "method.variant" in assignments:  # it only names what a preset has set
+        if "method.variant" in assignments:  # it only names the settings of a preset
             raise UserError("method.variant: a variant is chosen by the method's name, such as lucir-original")
         values = self.to_dict()
         for path, value in assignments.items():
@@ -141,7 +141,7 @@ class RunConfig:
 
 
 def complete(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's configuration with the settings it is too old to name, at the values they had then."""
+    """Return a record's configuration, with newer settings at the values that runs had before these existed."""
     sections = dict(config)
     if "engine" in config:
         sections["engine"] = _complete(config["engine"])
@@ -176,7 +176,7 @@ def load_yaml(path: str | Path) -> RunConfig:
         values = list(yaml.load_all(Path(path).read_text(encoding="utf-8"), _UniqueKeys))
     except OSError as error:
         raise UserError(f"configuration {path} cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, ValueError) as error:  # the latter: not UTF-8, or an impossible date
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or an impossible date
         raise UserError(f"configuration {path} is not YAML: {error}") from None
     if len(values) > 1:
         raise UserError(f"configuration {path} holds {len(values)} configurations; --config takes one")
@@ -187,7 +187,7 @@ def load_yaml(path: str | Path) -> RunConfig:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """Reject a key that is given twice: PyYAML would take the last one."""
+    """Reject a key that is given twice: PyYAML would use the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value]
@@ -205,13 +205,13 @@ def parse_assignments(texts: list[str]) -> dict[str, Any]:
             raise UserError(f"--set {text!r}: write key=value, for example training.first.lr=0.2")
         try:
             assignments[key.strip()] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError):  # the latter: an impossible date, a number without end
+        except (yaml.YAMLError, ValueError):  # ValueError: an impossible date, an endless number
             raise UserError(f"--set {text!r}: the value cannot be read") from None
     return assignments
 
 
 def parse_term(text: str) -> TermOptions:
-    """Read `cwd:0.5`, or `cwd` for the term's own default weight."""
+    """Parse `cwd:0.5`, or `cwd` for the term's default weight."""
     name, colon, weight = text.partition(":")
     options = TERMS[name].Options
     if not colon:
@@ -245,7 +245,7 @@ def _plain(value: Any) -> Any:
 
 
 def _assign(values: dict[str, Any], path: str, value: Any) -> None:
-    """Set the entry of nested mappings and lists at a dotted path; raise UserError where there is none."""
+    """Set the entry of nested mappings and lists at a dotted path; raise UserError if it does not exist."""
     node: Any = values
     keys = path.split(".")
     for depth, key in enumerate(keys):
@@ -304,5 +304,5 @@ def _convert(hint: Any, value: Any, where: str, limits: dataclasses.Field[Any] |
     if not (number if hint is float else isinstance(value, hint) and (number or hint is not int)):
         raise UserError(f"{where}: {hint.__name__} is expected, got {value!r}")
     if number:
-        check_number(where, value, limits)  # before float(), which fails at a whole number without end
+        check_number(where, value, limits)  # before float(), which fails for huge integers
     return float(value) if hint is float else value

@@ -21,7 +21,7 @@ class UserError(ValueError):
 
 
 class DivergenceError(RuntimeError):
-    """Training gave a loss that is not a number or far too large, or a network whose outputs do not differ."""
+    """The loss became NaN or far too large, or all outputs of the network became equal."""
 
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
@@ -30,7 +30,7 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     if nearest := difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5):
         hint = f"did you mean {nearest[0]!r}?"
     elif len(choices) > MOST_NAMED:
-        hint = f"`phasezero list` names the {len(choices)} there are"
+        hint = f"`phasezero list` shows all {len(choices)}"
     else:
         hint = f"known: {', '.join(choices) or 'none'}"
     return UserError(f"unknown {kind} {str(name)!r}; {hint}")

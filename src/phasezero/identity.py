@@ -16,9 +16,9 @@ T = TypeVar("T", Record, Analysis)
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that make a run what it is: all but its name, its seed and how it was computed.
+    """Return the settings that identify a run: all but its name, its seed and the engine section.
 
-    Where phase sizes are listed, base and step are not read and do not count.
+    If phase sizes are listed, base and step are not used and do not count.
     """
     found = dict(leaves(complete(config)))
     unread = ("protocol.base", "protocol.step") if found.get("protocol.phase_sizes") else ()
@@ -26,15 +26,15 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_key(config: RunConfig) -> str:
-    """Return a text that is equal for runs that differ only in seed, name and how they were computed."""
+    """Return a text that is equal for runs that differ only in seed, name and engine section."""
     return json.dumps(settings_of(config.to_dict()), sort_keys=True)
 
 
 def identity(made: Record | Analysis) -> dict[str, Any]:
     """Return what must be equal for runs, or analyses of their models, to count as seeds of the same group.
 
-    Besides name and settings these are facts that a configuration leaves open: the classes (a folder may have grown),
-    the phases (a run may have been stopped) and the precision that `auto` came to. Analyses are all in float32.
+    Besides name and settings this includes what a configuration leaves open: the classes (a folder may have grown),
+    the phases (a run may have been stopped) and the precision that `auto` chose. All analyses are in float32.
     """
     facts = {"name": made["name"], **settings_of(made["config"]), "classes": made["data"]["class_hash"][:8]}
     if "phases" not in made:
@@ -44,7 +44,7 @@ def identity(made: Record | Analysis) -> dict[str, Any]:
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the keys whose values are not the same in all of these settings, with the values (None: not there)."""
+    """Return the keys whose values differ between these settings, with the values (None if missing)."""
     keys = dict.fromkeys(key for mapping in settings for key in mapping)
     by_key = {key: [mapping.get(key) for mapping in settings] for key in keys}
     return {key: values for key, values in by_key.items() if any(value != values[0] for value in values)}
@@ -55,7 +55,7 @@ class Group(Generic[T]):
     """Runs, or analyses of models, that differ only in their seed, ordered by it."""
 
     label: str
-    """The runs' name, and what sets them apart from other groups of the same name."""
+    """The name of the runs, and the differences from other groups of the same name."""
     members: tuple[T, ...]
 
     @property
@@ -70,7 +70,7 @@ class Group(Generic[T]):
 
 
 def group_by_identity(made: Iterable[T]) -> list[Group[T]]:
-    """Group what differs only in seed, in order of first appearance."""
+    """Group runs or analyses that differ only in seed, in order of first appearance."""
     groups: dict[str, list[T]] = {}
     for one in made:
         groups.setdefault(json.dumps(identity(one), sort_keys=True, default=str), []).append(one)
@@ -82,16 +82,16 @@ def group_by_identity(made: Iterable[T]) -> list[Group[T]]:
 
 
 def group_analyses(analyses: Iterable[Analysis]) -> list[Group[Analysis]]:
-    """Group analyses that differ only in seed; fewer classes come first, then smaller eta. No seed may come twice."""
+    """Group analyses that differ only in seed, sorted by classes and eta. Raise UserError for repeated seeds."""
     groups = group_by_identity(sorted(analyses, key=lambda one: (one["phase_sizes"], cwd_weight(one))))
     for group in groups:
         if len(group.by_seed()) != len(group.members):
-            raise UserError(f"{group.label}: a seed is there twice; the same run twice is not a second sample")
+            raise UserError(f"{group.label}: a seed occurs twice; the same run is not a second sample")
     return groups
 
 
 def label_among(own: Mapping[str, Any], everybody: Sequence[Mapping[str, Any]]) -> str:
-    """Return the name; where others share it, also the settings in which they differ."""
+    """Return the name, and if others share it, also the settings in which they differ."""
     namesakes = [other for other in everybody if other["name"] == own["name"]]
     apart = [f"{key}={own[key]}" for key in differing(namesakes) if key in own]
     return f"{own['name']} ({', '.join(apart)})" if apart else str(own["name"])

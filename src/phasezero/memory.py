@@ -1,4 +1,4 @@
-"""Exemplars: how many are kept, and which. They are indices into the training images."""
+"""Exemplars: how many and which images are kept. They are indices into the training images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phasezero.errors import UserError, unknown
 from phasezero.validation import whole_number
 
 CHUNK_IMAGES = 128 * 1024
-"""Images that are herded at once, classes padded to the same length: 512 MB of 512-d features in float64."""
+"""Number of images that are herded at once, with padding: 512 MB of 512-d features in float64."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class MemoryRule:
 
     @classmethod
     def parse(cls, text: str) -> MemoryRule:
-        """Return the rule that a text describes."""
+        """Parse a rule such as `per_class:20`."""
         kind, _, written = text.partition(":")
         if kind not in ("per_class", "total"):
             raise unknown("memory rule", kind, ("per_class", "total"))
@@ -46,7 +46,7 @@ def herd(features: Tensor, valid: Tensor, count: int) -> Tensor:
 
     This is iCaRL's rule on unit features, as in the published CwD code: the k-th pick brings the mean of the picks
     nearest to the class mean, which is not normalised again. With t = k * mean - sum of the earlier picks, that image
-    has the largest t.x - |x|^2 / 2. In float64 the picks do not depend on which classes are herded at once.
+    has the largest t.x - |x|^2 / 2. In float64 the picks do not depend on which classes are herded together.
 
     >>> import torch
     >>> from phasezero import herd
@@ -101,7 +101,7 @@ class ExemplarMemory:
             chosen = [indices[torch.randperm(len(indices), generator=rng)][:quota] for indices in new]
         elif quota:
             chosen = _herd_classes(new, quota, features_of)
-        else:  # without asking for features
+        else:  # without computing features
             chosen = [indices[:0] for indices in new]
         return [*(indices[:quota] for indices in kept), *chosen]
 

@@ -1,4 +1,4 @@
-"""Plug-ins: outside code that registers methods, phase-0 strategies, data sets and networks.
+"""Plug-ins: external code that registers methods, phase-0 strategies, data sets and networks.
 
 A plug-in is a Python file (`phasezero --plugin FILE`, `load_plugin`) or an installed package with an entry point of the
 group `phasezero.plugins`. When it is imported, it calls `register_method` and the like.
@@ -20,7 +20,7 @@ GROUP = "phasezero.plugins"
 
 _files: dict[Path, str] = {}
 _installed: dict[str, str] | None = None
-"""The sha256 of the source of each plug-in, as it was loaded."""
+"""The sha256 of the source of each plug-in, computed when it was loaded."""
 
 
 def load_plugin(path: str | Path) -> None:
@@ -52,10 +52,10 @@ def load_plugin(path: str | Path) -> None:
 
 
 def load_installed() -> None:
-    """Import the installed plug-ins, once in a process."""
+    """Import the installed plug-ins, once per process."""
     global _installed
     if _installed is None:
-        _installed = {}  # before the imports: they may ask a registry
+        _installed = {}  # before the imports, which may use a registry
         for point in installed():
             try:
                 found = point.load()
@@ -71,7 +71,7 @@ def installed() -> list[EntryPoint]:
 
 
 def plugin_files() -> list[Path]:
-    """Return the files that `load_plugin` has imported: worker processes import them, too."""
+    """Return the files that `load_plugin` has imported, for worker processes to import."""
     return list(_files)
 
 
@@ -86,7 +86,7 @@ def _digest(path: Path) -> str:
 
 
 def _failed(what: str, error: Exception) -> UserError:
-    """Say where a plug-in's own code failed: it has a developer, who needs the line."""
+    """Name the line where a plug-in's own code failed, for its developer."""
     if isinstance(error, UserError):
         return UserError(f"{what}: {error}")
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -63,11 +63,11 @@ def build_config(
 
 
 def _assemble(method: str, data: str, initial: Sequence[str], base: int | None, step: int | None) -> RunConfig:
-    """Put together what data set, method and terms say; without a name."""
+    """Combine the settings of data set, method and terms, without a name."""
     data_set, family = find_data_set(data), family_of(data)
     recipe = data_set.recipe
     if recipe.base is None and (base is None or step is None):
-        raise UserError(f"data {data!r}: say how many classes come first and at a time (--base B --step S)")
+        raise UserError(f"data {data!r} has no default phases; give --base B and --step S")
     plain, variant = split_method(method)
     if not has_variant(plain, variant, family):
         raise UserError(f"method {method!r} is not defined for data {data!r}; use {plain!r} and --set")
@@ -94,7 +94,7 @@ def _assemble(method: str, data: str, initial: Sequence[str], base: int | None, 
 
 
 def usual_config(config: RunConfig, terms: Sequence[str] | None = None) -> RunConfig:
-    """Return the preset of the same method, data and phases, with these terms, or its own at their usual weights."""
+    """Return the preset of the same method, data and phases, with these terms, or its own terms at usual weights."""
     protocol = config.protocol
     texts = [term.name for term in config.initial] if terms is None else terms
     usual = _assemble(config.method_name, protocol.data, texts, protocol.base, protocol.step)
@@ -104,7 +104,7 @@ def usual_config(config: RunConfig, terms: Sequence[str] | None = None) -> RunCo
 def with_terms(config: RunConfig, texts: Sequence[str]) -> RunConfig:
     """Replace the phase-0 terms. A term without a weight gets the published weight.
 
-    Settings published with a term come and go with it. Settings made by hand stay.
+    Settings published with a term are added and removed with it. Settings made by hand stay.
     """
     before, after = usual_config(config, [term.label for term in config.initial]), usual_config(config, texts)
     now, old, new = (dict(leaves(replace(one, initial=()).to_dict())) for one in (config, before, after))
@@ -133,7 +133,7 @@ def with_name(config: RunConfig) -> RunConfig:
 
 
 def renamed(config: RunConfig) -> RunConfig:
-    """Bring an automatic name up to date with the settings; leave a name that somebody chose."""
+    """Update an automatic name to match the settings; keep a name that the user chose."""
     try:
         if config.name:
             preset(config.name)  # raises for a chosen name
@@ -162,7 +162,7 @@ def run_name(config: RunConfig) -> str:
 def changed_settings(config: RunConfig, usual: RunConfig) -> dict[str, Any]:
     """Return the settings that differ from the usual configuration, by the keys that `with_settings` takes.
 
-    What every name contains (method, data, phases, weights) and how the run is computed are left out.
+    The parts of every name (method, data, phases, weights) and the engine section are left out.
     """
     mine, theirs = ({"first": one.training.first.epochs, "later": one.training.later.epochs} for one in (config, usual))
     epochs = {f"{part}.epochs": mine[part] for part in mine if mine[part] != theirs[part]}
@@ -198,12 +198,12 @@ def split_method(method: str) -> tuple[str, str]:
 
 
 def method_names(method: str) -> list[str]:
-    """Return the method and its variants, as they are asked for."""
+    """Return the names of the method and its variants."""
     return [method, *(f"{method}-{variant}" for variant in METHODS[method].variants)]
 
 
 def has_variant(method: str, variant: str, family: str) -> bool:
-    """Tell whether a variant is defined for a data set; the method itself is, for all."""
+    """Tell whether a variant is defined for a data set; the method itself is defined for all."""
     return not variant or not METHODS[method].variants[variant].keys().isdisjoint(("*", family))
 
 
@@ -225,16 +225,16 @@ def choose_configs(
     initial: Sequence[str],
     assignments: Mapping[str, Any],
 ) -> list[RunConfig]:
-    """Return what `phasezero run` trains: presets or a file, a method on a data set, or LUCIR and LUCIR+CwD.
+    """Return what `phasezero run` trains: presets, a file, a method on a data set, or by default LUCIR and LUCIR+CwD.
 
-    The assignments change settings of each.
+    The assignments change settings of all of them.
     """
     terms = [text for text in initial if text != "none"]
     if presets and config_file:
         raise UserError("give presets or --config, not both")
     if presets or config_file:
         if data is not None or method is not None:
-            raise UserError("--data and --method build a run of their own; leave out the preset (or --config)")
+            raise UserError("--data and --method replace a preset; leave them out, or the preset (or --config)")
         configs = [load_yaml(config_file)] if config_file else [preset(name) for name in presets]
         if initial:
             configs = [with_terms(config, terms) for config in configs]
@@ -250,7 +250,7 @@ def choose_configs(
         sizes = config.protocol.phase_sizes
         if sizes and {"protocol.base", "protocol.step"} & assignments.keys():
             raise UserError(
-                f"protocol.phase_sizes is {list(sizes)}, so --base and --step would change nothing; "
+                f"--base and --step have no effect because protocol.phase_sizes is {list(sizes)}; "
                 "leave them out, or add --set protocol.phase_sizes=[]"
             )
     return changed if "name" in assignments else [renamed(config) for config in changed]

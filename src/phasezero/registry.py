@@ -17,7 +17,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.summaries: dict[str, str] = {}
-        """One line for `phasezero list`, by name."""
+        """The line of text that `phasezero list` shows, by name."""
         self._entries: dict[str, T] = {}
 
     def register(self, name: str, summary: str = "") -> Callable[[T], T]:
@@ -25,7 +25,7 @@ class Registry(Generic[T]):
 
         def keep(entry: T) -> T:
             if name in self._entries:
-                raise UserError(f"{self.kind} {name!r} is registered already; choose another name")
+                raise UserError(f"{self.kind} {name!r} is already registered; choose another name")
             self._entries[name], self.summaries[name] = entry, summary
             return entry
 

@@ -1,4 +1,4 @@
-"""How long, how fast and in what batches a stage is trained."""
+"""Schedules: epochs, learning rates and batch sizes of training stages."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ class Schedule(Limited):
     milestones: tuple[int, ...] = option((80, 120), **EPOCHS)
     decay: float = option(0.1, **SHARE)
     momentum: float = option(0.9, **MOMENTUM)
-    weight_decay: float = option(5e-4, **WEIGHT)  # on everything: BatchNorm, the scale and the class weights too
+    weight_decay: float = option(5e-4, **WEIGHT)  # of all parameters, including BatchNorm, scale and class weights
     batch_size: int = option(128, **BATCH_SIZE)
     shift: int = 0  # epoch e runs at the rate of e + shift: -1 in PODNet's code, +1 in AANets' code
 
     def lr_at(self, epoch: int) -> float:
-        """Return the rate of an epoch, counted from 0: it drops at each milestone, or follows a cosine to 0."""
+        """Return the learning rate of an epoch (from 0), which drops at each milestone or follows a cosine to 0."""
         epoch = max(epoch + self.shift, 0)
         if self.shape == "cosine":
             return self.lr * (1 + math.cos(math.pi * min(epoch / max(self.epochs, 1), 1))) / 2
         return self.lr * self.decay ** sum(epoch >= milestone for milestone in self.milestones)
 
     def steps(self, images: int) -> int:
-        """Return the number of training steps over so many images."""
+        """Return the number of training steps for this number of images."""
         return self.epochs * math.ceil(images / self.batch_size)
 
     def stretched(self, epochs: int) -> Schedule:
-        """Return the same shape over other epochs. The first epoch keeps its rate, milestones are scaled."""
+        """Return the schedule stretched to other epochs. The first epoch keeps its rate, milestones are scaled."""
         check_number("schedule.epochs", epochs, self.__dataclass_fields__["epochs"])
         shift = min(self.shift, max(epochs - 1, 0))
-        first = 1 + max(shift, 0)  # the first epoch that a milestone may name
+        first = 1 + max(shift, 0)  # the earliest possible milestone
         before = max(self.epochs, 1)
         milestones = tuple(max(round(each * epochs / before), min(each, first)) for each in self.milestones)
         return replace(self, epochs=epochs, milestones=milestones, shift=shift)
@@ -60,4 +60,4 @@ class Training(Limited):
 
     first: Schedule = Schedule()  # phase 0
     later: Schedule = option(Schedule(), later=True)
-    brightness: float = option(0.0, **SHARE)  # PODNet's and AANets' codes: 63/255 = 0.247
+    brightness: float = option(0.0, **SHARE)  # in the code of PODNet and AANets: 63/255 = 0.247

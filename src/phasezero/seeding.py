@@ -1,6 +1,6 @@
-"""Randomness without state: each random stream is derived from the run's seed and the name of its purpose.
+"""Stateless random numbers: each generator is derived from the run's seed and the name of its purpose.
 
-A run can start again at any epoch with the same draws, and the draws of different parts do not affect each other.
+A run can restart at any epoch with the same draws, and the draws of different parts do not affect each other.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ def seeded_globally(seed: int) -> Iterator[None]:
 
 
 def generator(seed: int, *purpose: object) -> torch.Generator:
-    """Return a CPU generator: the draws are the same whatever device trains."""
+    """Return a CPU generator, so that the draws are the same on every device."""
     return torch.Generator().manual_seed(derive_seed(seed, *purpose))

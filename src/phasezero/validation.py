@@ -1,4 +1,4 @@
-"""Limits of numbers and texts. A field's limits stand beside the field, in its `option(...)`."""
+"""Limits of numbers and texts. A field declares its limits in its `option(...)`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ WEIGHT: dict[str, Any] = {"least": 0}
 POSITIVE: dict[str, Any] = {"least": ABOVE_ZERO}
 SHARE: dict[str, Any] = {"least": 0, "most": 1}
 MOMENTUM: dict[str, Any] = {"least": 0, "most": BELOW_ONE}
-RATE: dict[str, Any] = {"least": ABOVE_ZERO, "most": 1e30}  # torch keeps rates in 32 bits
+RATE: dict[str, Any] = {"least": ABOVE_ZERO, "most": 1e30}  # torch stores learning rates in 32 bits
 COUNT: dict[str, Any] = {"least": 1, "most": 10_000}
-BATCH_SIZE: dict[str, Any] = {"least": 1, "most": 1_000_000}  # no machine has room for more
+BATCH_SIZE: dict[str, Any] = {"least": 1, "most": 1_000_000}  # no machine has memory for more
 
 MOST_DIGITS = 300
-"""Digits of a whole number that can still be compared with a float."""
+"""The most digits of a whole number that can be compared with a float."""
 
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-"""Characters that a terminal would obey, or that a line, an SVG or a UTF-8 file cannot hold."""
+"""Characters that control a terminal, or that a line, an SVG or a UTF-8 file cannot contain."""
 
 
 def option(
@@ -82,11 +82,11 @@ def check_number(where: str, value: float, limits: Field[Any] | None = None) -> 
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that a text of digits means, None for any other text."""
+    """Parse a text of digits as a number; return None for any other text."""
     return int(text) if re.fullmatch(f"[0-9]{{1,{MOST_DIGITS}}}", text) else None
 
 
 def check_printable(where: str, text: str) -> None:
-    """Raise UserError for a text that records, tables and figures could not show."""
+    """Raise UserError for a text that records, tables and figures cannot show."""
     if UNPRINTABLE.search(text):
         raise UserError(f"{where}: {text!r} has a character that cannot be printed; choose another name")

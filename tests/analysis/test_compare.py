@@ -41,7 +41,7 @@ def test_more_classes_over_all_shared_classes_and_seeds() -> None:
 
 
 def test_phases_are_not_mixed_up() -> None:
-    """Models after phase 0 go with each other; those after a later phase with the oracle of as many classes."""
+    """Models after phase 0 are paired with each other, later models with the oracle of as many classes."""
     nested = [make_analysis([0.6] * classes) for classes in (2, 3)]
     continued, oracle = make_analysis([0.5] * 4, phase_sizes=(2, 2)), make_analysis([0.4] * 4)
     assert [one.models for one in only([*nested, continued, oracle], "more classes")] == [
@@ -85,7 +85,7 @@ def test_neighbours_go_by_seed() -> None:
     pairs = [("eta 0", "eta 0.3"), ("eta 0", "eta 0.5"), ("eta 0.3", "eta 0.5")]
     assert [one.models for one in found] == pairs
     assert [(one.seeds, one.cases) for one in found] == [((0,), 1), ((1,), 1), ((0,), 1)]
-    # With eta 0.3 of seed 0 and 0.5 of seed 1 alone, each goes with eta 0, and nobody complains.
+    # With only eta 0.3 of seed 0 and 0.5 of seed 1, each is paired with eta 0, without an error.
     assert [one.seeds for one in only([*made[:3], made[4]], "larger eta")] == [(0,), (1,)]
 
 
@@ -140,7 +140,7 @@ def test_nearer_to_the_oracle_on_the_classes_of_later_phases() -> None:
 
 
 def test_information_should_rise_with_eta() -> None:
-    """The proxy of each class; a statement about a rise, so what falls or stays is an exception."""
+    """The statement is about a rise of the proxy of each class, so a fall or no change is an exception."""
     plain = [make_analysis([0.6, 0.5], seed=seed, information=-300.0) for seed in (0, 1)]
     with_cwd = [make_analysis([0.5, 0.4], eta=0.5, seed=seed) for seed in (0, 1)]
     for one, by_class in zip(with_cwd, ([-250.0, -300.0], [-290.0, -320.0]), strict=True):
@@ -163,7 +163,7 @@ def test_what_cannot_be_compared() -> None:
     left_out: list[str] = []
     assert compare([one, other], left_out=left_out) == []
     assert left_out == ["more classes: lucir/glyphs/1 and lucir/glyphs/2 have no seed in common"]
-    with pytest.raises(UserError, match="a seed is there twice"):
+    with pytest.raises(UserError, match="a seed occurs twice"):
         group_analyses([one, one])
     pair = group_analyses([one, make_analysis([0.4], seed=0)])
     with pytest.raises(UserError, match="alpha_3 was not measured"):

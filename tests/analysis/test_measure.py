@@ -1,4 +1,4 @@
-"""Analyses of trained runs: against numbers computed slowly from the checkpoint, by schema, by where a model is."""
+"""Analyses of trained runs: slow references computed from the checkpoint, the schema, and where models are found."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_future_classes_come_after_the_seen(trained: Path, toy_data: ImageData) 
     last = analyse_run(trained, data=toy_data)
     assert last["phase"] == 2
     assert records.shared_classes([last], later=True) == last["classes"][4:]
-    assert records.shared_classes([last, found]) == found["classes"][:4]  # looked at is not seen
+    assert records.shared_classes([last, found]) == found["classes"][:4]  # measured, but not trained on
     assert [group.label[-9:] for group in group_analyses([last, found])] == ["(phase=0)", "(phase=2)"]
 
 
@@ -249,7 +249,7 @@ def test_what_does_not_belong_to_the_run_is_refused(trained: Path, toy_data: Ima
     with safe_open(checkpoint, "pt") as file:
         metadata = file.metadata()
     save_file({**load_file(checkpoint), "model.backbone.extra": torch.zeros(1)}, checkpoint, metadata)
-    with pytest.raises(UserError, match="not of this version's 'resnet-glyphs'"):
+    with pytest.raises(UserError, match="does not fit this version's 'resnet-glyphs'"):
         analyse_run(tmp_path / "run", data=toy_data)
 
 

@@ -37,11 +37,11 @@ def test_nearest_means_by_a_loop() -> None:
     assert seen.seen_as_future is None
     assert seen.future_as_seen is None
 
-    part = overlap(by_class, means, 3)  # the last two are yet to come
+    part = overlap(by_class, means, 3)  # the last two are future classes
     assert part.seen_as_future == pytest.approx(100 * expected[:3, 3:].sum() / expected[:3].sum())
     assert part.future_as_seen == pytest.approx(100 * expected[3:, :3].sum() / expected[3:].sum())
     assert part.scatter_ratio == scatter_ratio(by_class[:3])
-    # Among the seen, a future mean attracts nobody.
+    # The error among seen classes ignores future means.
     assert part.nearest_mean_error == overlap(by_class[:3], means[:3], 3).nearest_mean_error
 
 

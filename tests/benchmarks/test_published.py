@@ -1,4 +1,4 @@
-"""The yardstick measures the same work: what it computes equals what the package computes."""
+"""The baseline does the same work: its results equal those of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`phasezero bench` measures what it says, here on the CPU; how fast anything is, no test asserts."""
+"""`phasezero bench` measures what it claims, here on the CPU. No test asserts times."""
 
 from __future__ import annotations
 

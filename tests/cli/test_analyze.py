@@ -33,12 +33,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def one(runs: Path, tmp_path: Path) -> Path:
-    """A copy of one of these runs, to write beside its record."""
+    """Return a copy of a run, to write next to its record."""
     return Path(shutil.copytree(runs / PLAIN / "seed0", tmp_path / "one"))
 
 
 def told(text: str) -> str:
-    """Words of a caption, wherever it was broken into lines."""
+    """Return the words of a caption, regardless of line breaks."""
     return " ".join(re.sub(r"<[^>]*>", " ", text).split())
 
 
@@ -73,7 +73,7 @@ def test_runs_then_files_alone(command: Command, works: Works, runs: Path, tmp_p
     assert "Over all classes that each has seen" in told((there / "overlap-phase0-phase1.svg").read_text())
     assert not list(runs.rglob("analysis-*.json"))
 
-    # The numbers are enough: no record, no checkpoint, no data.
+    # The analyses are enough, without record, checkpoint and data.
     kept = tmp_path / "kept"
     for file in files:
         (kept / file).parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def test_runs_then_files_alone(command: Command, works: Works, runs: Path, tmp_p
         assert "Models after phase 1. Means over the 2 classes that came after phase 0" in words
     assert "overlap is measured among all classes seen, so it is not drawn" in err
     after = contents(kept)
-    assert {name: after[name] for name in before} == before  # nothing of the first view was lost
+    assert {name: after[name] for name in before} == before  # the files of the first view are still there
     assert not [name for name in after if name.startswith("overlap") and "later" in name]
     code, _, err = command("analyze", kept, "--read", "--phase", "7")
     assert code == 2
@@ -113,7 +113,7 @@ def test_one_run_beside_its_record(works: Works, one: Path, tmp_path: Path) -> N
     analysis = read_analysis(one / "analysis-phase1.json")
     assert analysis["train"]["raw"]["information"]["floor"] == 1e-6
 
-    report([one], tmp_path / "page.html")  # finds what lies beside the record
+    report([one], tmp_path / "page.html")  # finds the analysis next to the record
     text = (tmp_path / "page.html").read_text().partition('id="content">')[2].partition("</script>")[0]
     (group,) = json.loads(text)["groups"]
     shares = [100 * share for share in analysis["test"]["raw"]["alpha_mean"]]
@@ -145,7 +145,7 @@ def test_later_classes_that_are_not_there_give_a_warning(works: Works, runs: Pat
     one = runs / PLAIN / "seed0"
     out, err = works("analyze", one, "--phase", "0", "--later", "--out", "there")
     assert "phasezero: warning: --later: these models have no class in common that came after phase 0" in err
-    assert "alpha_1" in out  # the table of the model is there all the same
+    assert "alpha_1" in out  # the table of the model is still printed
     assert not list((tmp_path / "there").glob("alpha*"))
     assert works("analyze", one, "--phase", "1", "--later", "--out", "there")[1] == ""
     assert (tmp_path / "there" / "alpha-phase1-later.png").exists()
@@ -192,8 +192,8 @@ def test_a_k_beyond_the_features_is_one(command: Command, works: Works, runs: Pa
 
 
 BAD = {
-    "no such run": (["nowhere"], "nowhere: there is no such file or folder"),
-    "no such analysis": (["nowhere", "--read"], "nowhere: there is no such file or folder"),
+    "no such run": (["nowhere"], "nowhere: no such file or folder"),
+    "no such analysis": (["nowhere", "--read"], "nowhere: no such file or folder"),
     "no run": (["RUN/config.yaml"], "config.yaml: a run's folder is expected"),
     "no such phase": (["RUN", "--phase", "2"], "phases 0 to 1"),
     "bad k": (["RUN", "--k", "1,x"], "separated by commas"),
@@ -206,7 +206,7 @@ BAD = {
     "no device": (["RUN", "--device", "abacus"], "abacus"),
     "read from the end": (["RUN", "--read", "--phase", "-1"], "--phase -1 with --read: name the phase itself"),
     **{
-        f"read with {words[0]}": (["RUN", "--read", *words], f"{words[0]} with --read: nothing is computed")
+        f"read with {words[0]}": (["RUN", "--read", *words], f"{words[0]} has no effect with --read")
         for words in (["--root", "data"], ["--future"], ["--floor", "1e-12"], ["--store", "s"], ["--device", "cpu"])
     },
 }
@@ -246,14 +246,14 @@ def test_a_report_takes_no_analysis_for_a_runs_own_that_is_not(
     copied = one / "analysis-phase0-copied.json"
     shutil.copy(own, copied)
     _, err = works("report", one, "-o", "again.html")
-    message = "of phase 0, so its name should be analysis-phase0.json; left out"
+    message = "an analysis of phase 0, which should be named analysis-phase0.json; left out"
     assert err == f"phasezero: warning: {copied}: {message}\n"
     assert (tmp_path / "again.html").read_text() == (tmp_path / "page.html").read_text()
     copied.unlink()
     for stranger in strangers:
         shutil.copy(stranger, one)
         _, err = works("report", one, "-o", "without.html")
-        assert err.endswith("not of the run whose record.json lies beside it; left out\n")
+        assert err.endswith("not from the run of the record.json next to it; left out\n")
         assert '"spectra":{}' in (tmp_path / "without.html").read_text()
 
 
@@ -273,7 +273,7 @@ def test_without_the_model(command: Command, one: Path) -> None:
     (one / "checkpoint-phase1.safetensors").write_bytes(b"no")
     code, _, err = command("analyze", one)
     assert code == 2
-    assert "cannot be read" in err
+    assert "is damaged or not" in err
 
 
 def test_a_run_anew_takes_the_old_models_and_their_analyses_away(works: Works, runs: Path, tmp_path: Path) -> None:

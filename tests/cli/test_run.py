@@ -1,4 +1,4 @@
-"""The command: what it prints and writes, and that bad input costs a message, exit code 2 and nothing else."""
+"""The command: what it prints and writes, and that bad input gives only a message and exit code 2."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_run_show_and_overwrite(command: Command, works: Works, tmp_path: Path) 
     code, _, err = command("run", *QUICK, *few, "--out", "there")
     assert code == 2
     assert "--overwrite" in err
-    # A written configuration is a runnable one.
+    # A written configuration can be run.
     again = folder / names[0] / "seed1" / "config.yaml"
     out, _ = works("run", "--config", again, "--out", "there", "--overwrite")
     assert "seed 1: phase 0" in out  # the file's seed
@@ -110,7 +110,7 @@ BAD = {
     "unknown key": (["run", "--set", "training.first.learning_rate=1"], "unknown key in training.first"),
     "unknown engine": (["run", "--engine", "turbo"], "engine.engine"),
     "bad seeds": (["run", "--seeds", "0,x"], "whole numbers"),
-    "a seed twice": (["run", "--seeds", "1,1"], "named twice"),
+    "a seed twice": (["run", "--seeds", "1,1"], "given twice"),
     "base and step": (["run", "--base", "50", "--step", "7"], "base 50 and step 7 do not fit 100 classes"),
     "sizes and base": (
         ["run", "lucir/glyphs/b50s10", "--set", "protocol.phase_sizes=[5,2]", "--base", "5"],
@@ -124,7 +124,7 @@ BAD = {
     "another device": (["run", "--device", "mps"], "not supported"),
     "a date that is none": (["run", "--set", "name=2026-13-45"], "the value cannot be read"),
     "a seed without end": (["run", "--seeds", "9" * 5000], "whole numbers"),
-    "runs without end": (["run", "--parallel", "9" * 5000], "how many runs at once"),
+    "runs without end": (["run", "--parallel", "9" * 5000], "a number of runs"),
     "epochs without end": (["run", "--epochs", "9" * 400], "at most 300 digits"),
     "a field without end": (["run", "--set", f"seed={'9' * 400}"], "seed: a number of at most 300 digits"),
     "a rate without end": (["run", "--set", f"training.first.lr={'9' * 400}"], "at most 300 digits"),
@@ -136,28 +136,28 @@ BAD = {
     "no store": (["store", "nowhere"], "no such folder"),
     "missing data": (["run", "--data", "cifar100", "--root", "empty"], "phasezero data get cifar100"),
     "missing folder": (["run", "--data", "folder:none", "--base", "2", "--step", "1"], "none"),
-    "folder without B": (["run", "--data", "folder:none"], "--base B --step S"),
+    "folder without B": (["run", "--data", "folder:none"], "--base B and --step S"),
     "missing file": (["run", "--config", "none.yaml"], "none.yaml"),
-    "both": (["run", "lucir/glyphs/b50s10", "--data", "glyphs"], "leave out the preset"),
+    "both": (["run", "lucir/glyphs/b50s10", "--data", "glyphs"], "leave them out, or the preset"),
     "no run": (["show", "nowhere"], "nowhere"),
     "unknown format": (["show", "nowhere", "--format", "latx"], "did you mean 'latex'"),
     "unknown target": (["reproduce", "table11"], "did you mean 'table1'"),
     "endless duration": (["reproduce", "table1", "--time-limit", "9" * 400 + "m"], "30m"),
     "another script's digit": (["reproduce", "table1", "--time-limit", "\u0663m"], "30m"),
-    "a target's data set": (["reproduce", "table1", "--set", "protocol.data=glyphs"], "say --data"),
+    "a target's data set": (["reproduce", "table1", "--set", "protocol.data=glyphs"], "use --data"),
     "a target's name set": (["reproduce", "table1", "--set", "name=mine"], "names its runs itself"),
-    "numbers into a folder": (["bench", "--out", "."], "that is a folder"),
+    "numbers into a folder": (["bench", "--out", "."], "this is a folder"),
     "target without data": (["reproduce", "table2", "--root", "empty"], "--data glyphs"),
-    "results into a folder": (["results", ".", "-o", "/"], "--out /: that is a folder"),
-    "a page into a folder": (["report", "nowhere", "-o", "."], "that is a folder"),
-    "a figure into a folder": (["show", "nowhere", "--figure", "."], "that is a folder"),
+    "results into a folder": (["results", ".", "-o", "/"], "--out /: this is a folder"),
+    "a page into a folder": (["report", "nowhere", "-o", "."], "this is a folder"),
+    "a figure into a folder": (["show", "nowhere", "--figure", "."], "this is a folder"),
     "no results": (["results", "nowhere"], "nowhere is not a folder"),
     "no download": (["data", "get", "imagenet"], "cannot be downloaded"),
     "a page of no run": (["report", "nowhere"], "nowhere: no record to read"),
     "a page of an empty folder": (["report", "."], ".: no record.json in this folder"),
     "unknown kind": (["list", "method"], "did you mean 'methods'"),
     "unknown network": (["bench", "--network", "resnet18-cifr"], "did you mean 'resnet18-cifar'"),
-    "numbers into no folder": (["bench", "--out", "no/x.json"], "the folder no is not there"),
+    "numbers into no folder": (["bench", "--out", "no/x.json"], "the folder no does not exist"),
     "a folder that cannot be": (["run", "--out", "/proc/phasezero"], "cannot be written"),
     **{
         f"an unset variable, {words[0]}": (["run", *words], f"{words[0].rstrip('=')}: empty argument (unset shell")
@@ -242,7 +242,7 @@ def test_the_installed_command_answers() -> None:
 
 
 def test_a_run_is_called_what_it_is(command: Command, tmp_path: Path) -> None:
-    """A standard name follows the settings, one's own stays."""
+    """An automatic name follows the settings, a chosen name stays."""
     _, text, _ = command("run", "lucir+cwd/glyphs/b50s10", "--dry-run")
     (tmp_path / "c.yaml").write_text(text)
     (tmp_path / "mine.yaml").write_text(text.replace("lucir+cwd/glyphs/b50s10", "mine"))

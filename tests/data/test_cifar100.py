@@ -93,7 +93,7 @@ def test_a_wrong_md5_is_not_unpickled_and_code_not_run_even_with_the_right_one(
     with pytest.raises(UserError, match=f"md5 {found}, expected {right}.* delete it"):
         load_data("cifar100", root)
     assert not mark.exists()
-    if target is os.mkdir:  # the mischief is real: a plain unpickler falls for it
+    if target is os.mkdir:  # the attack works on a plain unpickler
         pickle.loads((root / FOLDER / name).read_bytes())
         assert mark.exists()
 

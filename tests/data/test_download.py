@@ -1,4 +1,4 @@
-"""Downloads from a server of our own: whole, resumed, damaged, refused. Archives that want to escape."""
+"""Downloads from a local server: complete, resumed, damaged, rejected. Archives with paths out of their folder."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_whole_download(server: Server, target: Path, capsys: pytest.CaptureFi
 
 def test_an_interrupted_download_is_continued(server: Server, target: Path) -> None:
     server.hangs_up_after = 300_000
-    with pytest.raises(UserError, match=r"300,000 of 1,024,000 bytes; .* is kept"):
+    with pytest.raises(UserError, match=r"300,000 of 1,024,000 bytes; .* continues"):
         download(server.url, target, md5=MD5)
     (part,) = target.parent.iterdir()
     assert part.name == "archive.bin.part"
@@ -174,7 +174,7 @@ def test_get_cifar100_from_end_to_end(
     assert len(server.ranges) == 2
     assert by_hand.is_file(), "an archive that somebody put there is theirs to keep"
     monkeypatch.setitem(cifar100.MD5, "test", "of another file")
-    with pytest.raises(UserError, match="are not the published ones"):
+    with pytest.raises(UserError, match="differ from the published files"):
         cifar100.get_cifar100(root)
     shutil.rmtree(folder)
     monkeypatch.setattr(cifar100, "ARCHIVE_MD5", "of another archive")
@@ -209,7 +209,9 @@ def test_only_the_named_files_are_unpacked(tmp_path: Path) -> None:
     extract_tar(archive, tmp_path / "out", ["data/one", "data/two"])
     found = {path.name: path.read_bytes() for path in (tmp_path / "out" / "data").iterdir()}
     assert found == {"one": b"1", "two": b"2"}
-    with pytest.raises(UserError, match="has no data/four, data/three"):  # a folder by the name of a file is no file
+    with pytest.raises(
+        UserError, match="has no data/four, data/three"
+    ):  # a folder with the name of a file is not a file
         extract_tar(archive, tmp_path / "out", ["data/three", "data/four"])
 
 

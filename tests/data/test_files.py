@@ -1,4 +1,4 @@
-"""Reading image files: every kind of picture becomes sensible RGB, and harmful ones a message."""
+"""Reading image files: every kind of image becomes correct RGB, and a harmful file gives a message."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def grey(kind: type, *values: float) -> Image.Image:
         ("tiff", grey(np.uint16, 0x8000), {}, (128, 128, 128)),
         ("png", grey(np.uint16, 0xC000), {}, (191, 191, 191)),
         ("tiff", grey(np.float32, -1.0, 3.0, 1.0, 1.0), {}, (0, 0, 0)),
-        ("tiff", grey(np.float32, 2.0, np.nan, np.inf, -np.inf), {}, (255, 255, 255)),  # what is no number is nothing
+        ("tiff", grey(np.float32, 2.0, np.nan, np.inf, -np.inf), {}, (255, 255, 255)),  # NaN becomes 0
         ("tiff", Image.new("CMYK", (2, 2), (0, 255, 255, 0)), {}, (255, 0, 0)),
         ("jpg", Image.new("CMYK", (8, 8), (0, 0, 0, 255)), {}, (0, 0, 0)),
     ],

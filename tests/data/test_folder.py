@@ -54,7 +54,7 @@ def test_a_fifth_is_held_out(tmp_path: Path) -> None:
     assert not set(train) & set(test)
     assert len(train) + len(test) == sum(counts.values())
     assert [data.class_names[label] for label in data.test.labels] == [name.split("/")[0] for name in test]
-    # By file names alone and for ever, as the numbers of finished runs hang on it. Found with sha256sum and sort.
+    # By file names alone. It must never change, since finished runs depend on it. Found with sha256sum and sort.
     assert test[:4] == [f"ant/photo{number}.jpg" for number in ("01", "06", "10", "16")]
 
 

@@ -1,4 +1,4 @@
-"""What callbacks hear: all of them the same, and of an oracle only that it is being trained."""
+"""Callbacks: all get the same calls, and of an oracle only its epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On a CUDA device: captured steps do what eager ones do, for every method. Skipped where there is none."""
+"""On a CUDA device: captured steps do what eager steps do, for every method. Skipped without a device."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_reading_waits_for_nothing_that_was_queued_after_it() -> None:
 
 
 def test_no_epoch_waits_for_the_one_before(toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device is kept busy for a moment behind each epoch; the next one is on its way before that is over."""
+    """The device is kept busy after each epoch. The next epoch must be queued before that is over."""
     busy: list[torch.cuda.Event] = []
     in_time = []
 
@@ -113,7 +113,7 @@ def test_every_term_compiles(term: str, toy_data: ImageData, monkeypatch: pytest
 
 @pytest.mark.parametrize("engine", ["captured", "compiled"])
 def test_packed_runs_are_what_they_are_alone(engine: str, tmp_path: Path, fixed_order: None) -> None:
-    """Packing must not change a digit that matters."""
+    """Packing must not change results beyond rounding."""
     changes = {"protocol.phase_sizes": [6, 3, 1], "protocol.data": "glyphs", "training.first.epochs": 30}
     configs = [replace(small("lucir", "fp32", engine).override(changes), seed=seed) for seed in range(5)]
     packed = run_all(configs, out=tmp_path / "packed", parallel=4).records

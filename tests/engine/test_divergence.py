@@ -1,4 +1,4 @@
-"""Training that leads nowhere is called by its name, and stops."""
+"""Training that diverges or collapses stops with a clear error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_divergence_is_called_by_its_name(setting: dict[str, Any], toy_config: M
 def test_a_last_step_that_breaks_the_network_is_called_divergence(
     sizes: list[int], toy_config: Make, toy_data: ImageData
 ) -> None:
-    """The only loss was taken before the only step, so it says nothing."""
+    """The only loss was computed before the only step, so it cannot show the divergence."""
     one_step = {"epochs": 1, "batch_size": 64, "lr": 1e30}
     settings = {f"training.first.{key}": value for key, value in one_step.items()}
     config = toy_config("bic/glyphs/b50s10").override({**settings, "protocol.phase_sizes": sizes})

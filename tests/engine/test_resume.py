@@ -82,10 +82,10 @@ def test_a_foreign_or_damaged_checkpoint_is_refused(
             train(replace(config.override(setting), name=name), data=toy_data, checkpoint=checkpoint)
     with monkeypatch.context() as younger:
         younger.setattr("phasezero.engine.checkpoint.FORMAT", "phasezero-checkpoint-3")
-        with pytest.raises(UserError, match="is not a checkpoint of this phasezero"):
+        with pytest.raises(UserError, match="is not a checkpoint of this version of phasezero"):
             train(config, data=toy_data, checkpoint=checkpoint)
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="is damaged or not"):
         train(config, data=toy_data, checkpoint=checkpoint)
 
 
@@ -121,7 +121,7 @@ def test_a_checkpoint_without_all_its_facts_is_refused(
 ) -> None:
     train(toy_config(), data=toy_data, checkpoint=checkpoint)
     rewrite_facts(checkpoint, change)
-    with pytest.raises(UserError, match="is damaged: its facts are not complete"):
+    with pytest.raises(UserError, match="is damaged: its metadata is incomplete"):
         train(toy_config(), data=toy_data, checkpoint=checkpoint)
 
 

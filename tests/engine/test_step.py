@@ -53,7 +53,7 @@ def cross_entropy(batch: Batch) -> Tensor:
 
 
 def batches(count: int) -> list[tuple[Tensor, Tensor]]:
-    """The last one is smaller."""
+    """The last batch is smaller."""
     generator = np.random.default_rng(0)
     sizes = [12] * (count - 1) + [5]
     return [

@@ -95,11 +95,11 @@ def test_an_entry_whose_images_have_other_indices_is_never_used(
     again = train(toy_config(), data=fewer, store=tmp_path)
     assert not again["timing"]["reused_phase_zero"]
     assert comparable_part(again) == comparable_part(train(toy_config(), data=fewer))
-    assert train(toy_config(), data=fewer, store=tmp_path)["timing"]["reused_phase_zero"]  # made anew
+    assert train(toy_config(), data=fewer, store=tmp_path)["timing"]["reused_phase_zero"]  # made again
 
 
 def test_an_entry_under_anothers_key_is_never_used(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:
-    """Sound files in a wrong place were copied or renamed by hand."""
+    """Intact files in a wrong place were copied or renamed by hand."""
     train(toy_config(), data=toy_data, store=tmp_path)
     (entry,) = PhaseZeroStore(tmp_path).entries()
     other = toy_config(seed=1)
@@ -119,7 +119,7 @@ def test_what_lies_alone_is_listed_as_damaged(toy_config: Make, toy_data: ImageD
     alone, note = "a" * 64, "b" * 64
     (tmp_path / f"{alone}.safetensors").write_bytes(b"x")
     (tmp_path / f"{note}.json").write_text("[]")
-    others = {tmp_path / "record.json", tmp_path / "checkpoint.safetensors"}  # somebody's own files
+    others = {tmp_path / "record.json", tmp_path / "checkpoint.safetensors"}  # the user's own files
     for path in others:
         path.write_text("{}")
     assert {one.key: one.sound for one in store.entries()} == {entry.key: True, alone: False, note: False}

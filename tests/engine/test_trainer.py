@@ -1,4 +1,4 @@
-"""The one loop: reproducible and complete."""
+"""The training loop is reproducible and complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A residual network written again, from its saved tensors alone; and networks as if training had been there."""
+"""A reference implementation of residual networks from saved tensors alone, and networks as if after training."""
 
 from __future__ import annotations
 

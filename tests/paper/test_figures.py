@@ -168,7 +168,7 @@ def on_a_sphere(config: RunConfig, *, seen: int = 2, looked_at: int = 4) -> Anal
 
 @pytest.mark.parametrize("name", ["fig1", "fig8"])
 def test_a_sphere_needs_points_and_the_classes_to_come(record_of: Make, tmp_path: Path, name: str) -> None:
-    """Else nothing could be shown without a model and its data."""
+    """Otherwise nothing could be shown without a model and its data."""
     (table,) = plan(Request((name,), ("glyphs",)))
     config = table.rows[0].seeded(0)
     exist = [(tmp_path / "record.json", record_of(config))]

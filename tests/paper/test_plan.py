@@ -42,7 +42,7 @@ def test_methods_and_steps_choose_rows() -> None:
     assert names(table) == ["bic/cifar100/b50s5", "lucir+cwd/cifar100/b50s5"]
     (table,) = plan(Request(("fig5",), ("cifar100",), steps=(5,)))  # which leaves nothing out
     assert "left out" not in table.caption
-    with pytest.raises(UserError, match="nothing is left"):  # DC is in Table 4, S=2 in Table 1
+    with pytest.raises(UserError, match="no run of these tables"):  # DC is in Table 4, S=2 in Table 1
         plan(Request(("table1", "table4"), ("cifar100",), methods=("lucir+decov",), steps=(2,)))
 
 
@@ -92,7 +92,7 @@ def test_plug_ins_can_be_put_next_to_the_papers_table(plug_ins: None, tmp_path: 
         (Request(("table1",), ("glyphs",), methods=("lucir-original",)), "not defined for data 'glyphs'"),
         (Request(("fig3",), methods=("podnet",)), "unknown method here 'podnet'"),
         (Request(("table2",), steps=(10, 7)), "--step 7: these tables and figures have S=10 or S=5"),
-        (Request(("table2",), settings={"seed": 3}), "--set seed: say --seeds"),
+        (Request(("table2",), settings={"seed": 3}), "--set seed: use --seeds"),
     ],
 )
 def test_what_cannot_be_shown_is_an_error(request_: Request, message: str) -> None:

@@ -224,7 +224,10 @@ def test_reading_says_what_is_wrong(record: Any, tmp_path: Path, monkeypatch: py
         ("{half", "not JSON"),
         ("[1]", "not a record"),
         ('{"a":' * 200_000, "not JSON"),
-        *((json.dumps(record).replace(last, number), "no finite number") for number in ("NaN", "-Infinity", "1e999")),
+        *(
+            (json.dumps(record).replace(last, number), "not a finite number")
+            for number in ("NaN", "-Infinity", "1e999")
+        ),
     ]:
         path.write_text(text)
         with pytest.raises(UserError, match=message) as caught:
@@ -241,11 +244,11 @@ DAMAGE: list[tuple[str, Any, str]] = [
     ("phases", [], "phases is empty"),
     ("seed", True, "seed should be integer"),
     ("initial", [5], r"initial\[0\] should be string"),
-    ("summary.head.last_accuracy", 99.0, "summary.head is not that of its phases"),
-    ("summary.head.forgetting", -50.0, "summary.head is not that of its phases"),
-    ("summary.head.forgetting", None, "summary.head is not that of its phases"),
-    ("summary.head.forgetting_by_phase", [8.0], "summary.head is not that of its phases"),
-    ("summary.nearest_mean", None, "summary.nearest_mean is not that of its phases"),
+    ("summary.head.last_accuracy", 99.0, "summary.head contradicts the phases"),
+    ("summary.head.forgetting", -50.0, "summary.head contradicts the phases"),
+    ("summary.head.forgetting", None, "summary.head contradicts the phases"),
+    ("summary.head.forgetting_by_phase", [8.0], "summary.head contradicts the phases"),
+    ("summary.nearest_mean", None, "summary.nearest_mean contradicts the phases"),
     ("phases.1.by_phase.head", [], r"phases\[1\].by_phase.head has 0 entries and should have 2"),
     ("phases.2.by_phase.head", [1.0] * 4, r"phases\[2\].by_phase.head has 4 entries and should have 3"),
     ("phases.0.confusion.true", [0], r"phases\[0\].confusion.true has 1 entries"),

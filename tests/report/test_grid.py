@@ -40,7 +40,7 @@ def test_no_name_is_taken_for_an_option_of_the_line_before(name: str) -> None:
 
 
 def test_latex_tables_stay_within_the_page() -> None:
-    """Small ones as they are, wide ones scaled, long ones over several pages, long words broken."""
+    """Small tables are unchanged, wide tables scaled, long tables on several pages, long words broken."""
     assert "resizebox" not in latex(GRID)
     assert "longtable" not in latex(GRID)
     wide = latex(Grid(["method", *map(str, range(9))], [["LUCIR", *[Spread(66.1, 0.2)] * 9]]))

@@ -232,7 +232,7 @@ def test_refusals_leave_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "folder.html").mkdir()
     for records, name, why in (
         ([record], "page.pdf", r"\.html"),
-        ([], "page.html", "no records"),
+        ([], "page.html", "needs records"),
         ([record], "file/page.html", "cannot be written"),
         ([record], "folder.html", "cannot be written"),
     ):

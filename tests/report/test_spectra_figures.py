@@ -85,7 +85,7 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="nothing to draw"):
             draw(some, tmp_path / "a.svg", **options)
     other["k"] = [3, 4, 6]
-    with pytest.raises(UserError, match="lucir/glyphs/1: its seeds have no k in common"):
+    with pytest.raises(UserError, match="lucir/glyphs/1: the seeds have no k in common"):
         draw_alpha([one, other], tmp_path / "a.svg")
     other["train"]["unit"]["information"]["floor"] = 1e-3
     with pytest.raises(UserError, match=r"different floors \(1e-12 and 0.001\) cannot be compared"):

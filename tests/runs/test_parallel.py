@@ -183,7 +183,7 @@ def test_after_a_failure_what_is_running_is_finished_and_nothing_else_starts() -
     assert found == ["1 finished", "failed at seed 0"]
     assert len(said) == 1
     assert re.match(r"lucir\+cwd/glyphs.* seed 0 failed \(DivergenceError: training diverged", said[0])
-    assert said[0].endswith("; what is running is finished, nothing else starts")
+    assert said[0].endswith("; waiting for the running jobs, no others start")
 
 
 @pytest.mark.usefixtures("in_threads")

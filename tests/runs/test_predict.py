@@ -49,7 +49,7 @@ def test_without_exemplars_icarl_answers_by_its_head(toy_config: Make, toy_data:
     config = toy_config("icarl/glyphs/b50s10", protocol__phase_sizes=[4], protocol__memory="per_class:0")
     result, images = run(config, data=toy_data), np.array(toy_data.test.images)
     assert result.predict(images) == result.predict(images, classifier="head")
-    with pytest.raises(UserError, match=r"no classifier 'nearest_mean'; there are head"):
+    with pytest.raises(UserError, match=r"no classifier 'nearest_mean'; available: head"):
         result.predict(images, classifier="nearest_mean")
 
 

@@ -35,7 +35,7 @@ def test_a_checkpoint_that_is_foreign_or_damaged(tmp_path: Path) -> None:
     run(replace(second, name="other").override({"training.first.lr": 0.05}), checkpoint=path)
     refused(second, tmp_path, r"another configuration \(training.first.lr is 0.05 there")
     path.write_bytes(path.read_bytes()[:5000])
-    refused(second, tmp_path, "cannot be read.*remove it")
+    refused(second, tmp_path, "is damaged or not.*remove it")
 
 
 def test_a_network_that_the_method_cannot_use(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_network_that_the_method_cannot_use(tmp_path: Path) -> None:
 
 def test_an_oracle_that_is_not_there_or_not_a_checkpoint(tmp_path: Path) -> None:
     second, file = preset("lucir+mimic/glyphs/b50s10").override(MINIMAL), tmp_path / "oracle"
-    refused(second.override({"initial.0.oracle": str(file)}), tmp_path / "out", "there is no file")
+    refused(second.override({"initial.0.oracle": str(file)}), tmp_path / "out", "no such file")
     file.write_text("{}")
     refused(second.override({"initial.0.oracle": str(file)}), tmp_path / "out", "not a checkpoint of phasezero")
     assert not (tmp_path / "out").exists()
@@ -106,7 +106,7 @@ def test_a_stopped_run_is_not_begun_anew_unasked(tmp_path: Path) -> None:
     assert stopped.unfinished == [FIRST]
     (checkpoint,) = tmp_path.rglob(CHECKPOINT)
     before = checkpoint.read_bytes()
-    with pytest.raises(UserError, match=r"unfinished run already.*--resume"):
+    with pytest.raises(UserError, match=r"already contains an unfinished run.*--resume"):
         run_all([FIRST], out=tmp_path, parallel=1)
     assert checkpoint.read_bytes() == before
     assert len(run_all([FIRST], out=tmp_path, parallel=1, resume=True).records) == 1

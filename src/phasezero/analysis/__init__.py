@@ -1,1 +1,1 @@
-"""Looking at what a trained network has learned: spectra, information, overlap, the sphere; comparisons of runs."""
+"""Feature statistics of trained networks (spectra, information, overlap, the sphere), and comparisons of runs."""

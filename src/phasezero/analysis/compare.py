@@ -66,7 +66,7 @@ class Finding:
     difference: float  # mean over cases
     deviation: float | None  # of the difference, over seeds
     seeds: tuple[int, ...]
-    later: bool  # only classes that came after phase 0 were looked at
+    later: bool  # only classes that came after phase 0 were compared
     classes: int
     cases: int
     exceptions: tuple[Case, ...]  # for which the statement does not hold
@@ -83,7 +83,7 @@ class Finding:
 
 
 def values_of(analysis: Analysis, split: Split, form: Form, classes: Sequence[str], k: int | None) -> list[float]:
-    """Return alpha_k of each class (1 if k is at least the number of features); without a k, the information proxy."""
+    """Return alpha_k of each class (1 if k is at least the number of features), or the information proxy without k."""
     found, places = analysis[split][form], [analysis["classes"].index(name) for name in classes]
     if k is None:
         return [found["information"]["by_class"][place] for place in places]
@@ -95,7 +95,7 @@ def values_of(analysis: Analysis, split: Split, form: Form, classes: Sequence[st
 
 
 def mean_of(analysis: Analysis, split: Split, form: Form, classes: Sequence[str] | None, k: int | None) -> float:
-    """Return the mean of `values_of` over these classes; None: all that the model has seen."""
+    """Return the mean of `values_of` over these classes, by default over all that the model has seen."""
     chosen = analysis["classes"][: analysis["seen_classes"]] if classes is None else classes
     return math.fsum(values_of(analysis, split, form, chosen, k)) / len(chosen)
 
@@ -105,7 +105,7 @@ def find(
 ) -> Finding:
     """Check a statement about two or three models, on the classes that all of them have seen.
 
-    `later`: only on classes after phase 0, see `shared_classes`. Raise UserError if the models cannot be compared.
+    `later` restricts it to classes after phase 0 (`shared_classes`). Raise UserError if models cannot be compared.
     """
     firsts, by_seed = [group.first for group in models], [group.by_seed() for group in models]
     seeds, classes = sorted(set.intersection(*map(set, by_seed))), shared_classes(firsts, later=later)
@@ -166,7 +166,7 @@ def compare(
 ) -> list[Finding]:
     """Check every statement about these models, for every k (by default `usual_k`).
 
-    Models that cannot be compared raise UserError. If there is a list `left_out`, it gets the reasons instead.
+    Models that cannot be compared raise UserError. A list `left_out` collects the reasons instead.
     """
     found = []
     for claim, models in statements(group_analyses(analyses)):
@@ -181,13 +181,13 @@ def compare(
 
 
 def usual_k(models: Models) -> list[int]:
-    """Return the k of tables that were measured in all of these models and are not 1 in each."""
+    """Return the k shown in tables for which alpha_k was measured in all models and is not always 1."""
     largest = max(group.first["feature_size"] for group in models)
     return [k for k in TABLE_K if k < largest and all(k in one["k"] for group in models for one in group.members)]
 
 
 def statements(groups: Models) -> Iterator[tuple[Claim, Models]]:
-    """Yield which of the paper's statements can be asked of which of these models."""
+    """Yield each of the paper's statements with the models that it can be checked on."""
     # More classes in phase 0: models after phase 0, and models that have seen equally many.
     ends = {group.first["seen_classes"] for group in groups if group.first["phase"] > 0}
     at_start = [group for group in groups if group.first["phase"] == 0]
@@ -215,8 +215,8 @@ def statements(groups: Models) -> Iterator[tuple[Claim, Models]]:
 def lines_over_eta(groups: Models) -> dict[str, Models]:
     """Return lines of models that differ only in eta, by a label for each line.
 
-    A model without CwD belongs to every line of models with otherwise equal settings. If there is none, it belongs to
-    the lines of its method, data and network: on ImageNet100 the published LUCIR with CwD has another learning rate.
+    A model without CwD belongs to every line with otherwise equal settings. If no line has equal settings, it belongs
+    to those of its method, data and network: the published LUCIR with CwD on ImageNet100 has another learning rate.
     """
     lines = _families([group for group in groups if terms_of(group.first) == ["cwd"]], all_but_eta)
     alone: Models = []
@@ -232,7 +232,7 @@ def lines_over_eta(groups: Models) -> dict[str, Models]:
 
 
 def all_but_eta(analysis: Analysis) -> dict[str, Any]:
-    """Return what a model is besides its seed and eta. Its phases are in the name, its classes are those seen."""
+    """Return what identifies a model apart from seed and eta. The name has its phases; its classes are those seen."""
     told = ("initial", "initial.0.weight", "protocol.base", "protocol.step", "protocol.phase_sizes")
     return {
         "name": f"{analysis['method']}, classes {'+'.join(map(str, analysis['phase_sizes']))}",
@@ -271,7 +271,7 @@ def _at_once(analysis: Analysis) -> int:
 
 
 def write_findings(path: Path, findings: Sequence[Finding], *, split: Split, form: Form) -> None:
-    """Write findings for programs, with the exceptions that do not fit a table."""
+    """Write findings as JSON, with the exceptions that do not fit a table."""
     written = {
         "format": FORMAT,
         "split": split,

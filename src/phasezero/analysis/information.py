@@ -2,7 +2,7 @@
 
 Up to a factor and a constant it is I(X; Z | Y) if each class's features are Gaussian. A class of n images has at most
 n - 1 eigenvalues above zero, and CIFAR100 has 500 images of a class for 512 features, so that the paper's sum is minus
-infinity there. The paper names no remedy. Here eigenvalues below a floor are raised to it and counted.
+infinity there. The paper proposes no remedy. Here eigenvalues below a floor are raised to it and counted.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 FLOOR = 1e-12
-"""In units of the features' variance. It is the same for all classes and models: each raised eigenvalue adds the
-same constant. Rounding of float32 features near 1 makes eigenvalues of about 1e-15."""
+"""The default floor, in units of the features' variance. It is the same for all classes and models, so each raised
+eigenvalue adds the same constant. Rounding of float32 features near 1 makes eigenvalues of about 1e-15."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class InformationProxy:
     """sum_i log lambda_i of each class, [C]."""
     floor: float
     floored: Tensor
-    """Eigenvalues of each class that were raised to the floor, [C]."""
+    """The number of eigenvalues of each class that were raised to the floor, [C]."""
     unavoidable: Tensor
-    """Of these, how many the class's number of images forces to zero: d - (n_c - 1) where positive, [C]."""
+    """How many of these must be zero because the class has few images: d - (n_c - 1) where positive, [C]."""
 
 
 def information_proxy(eigenvalues: Tensor, counts: Tensor, floor: float = FLOOR) -> InformationProxy:

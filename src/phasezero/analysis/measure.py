@@ -1,4 +1,4 @@
-"""From a restored run to its analysis: features of all images of the classes, and everything measured on them."""
+"""Restore a run, extract the features of all images of its classes, and measure them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from phasezero.records.analysis import FORMAT, SPLITS, Analysis, Form, Measureme
 from phasezero.records.run import Record, read_record
 from phasezero.runs.session import CHECKPOINT
 
-# Every k where alpha_k bends, fewer where it is nearly straight; a table shows some of them.
+# Every k where alpha_k bends, and fewer where it is nearly straight. A table shows some of them.
 DEFAULT_K = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 KEPT_EIGENVALUES = 64
-MOST_POINTS = 200  # of a class on the sphere; more hide one another
+MOST_POINTS = 200  # points per class on the sphere; more would hide each other
 
 
 def analyse_run(
@@ -47,8 +47,8 @@ def analyse_run(
 ) -> Analysis:
     """Return the analysis of a finished run's model after a phase (-1: the last), computed in float32.
 
-    The state after an earlier phase is in the folder if the run kept its phases. That of phase 0 may be in a `store`.
-    `future` includes classes that come later.
+    The state after an earlier phase is in the folder if the run kept its phases. The state after phase 0 may also be in
+    a `store`. `future` includes classes that come later.
     """
     folder = Path(folder)
     record = read_record(folder)
@@ -69,20 +69,20 @@ def analyse_run(
         saved = PhaseZeroStore(Path(store)).find(phase_zero_key(trainer, record["environment"]), trainer)
     if saved is None:
         raise UserError(
-            f"{folder}: the model after phase {phase} is not there (no {kept.name}); "
-            "run with --keep-phases to keep every phase's, or name the --store that phase 0 was kept in"
+            f"{folder}: the model after phase {phase} is missing (no {kept.name}); "
+            "run with --keep-phases to keep it, or name the --store that holds phase 0"
         )
     try:
         trainer.restore(phase + 1, saved.model, saved.exemplars)
-    except RuntimeError:  # torch's, with a page of keys
-        raise UserError(f"{folder}: the checkpoint is not of this version's {config.network.name!r}") from None
+    except RuntimeError:  # torch's error, which lists all keys
+        raise UserError(f"{folder}: the checkpoint does not fit this version's {config.network.name!r}") from None
     return analyse_model(trainer, record, ks=ks, floor=floor, future=future)
 
 
 def analyse_model(
     trainer: Trainer, record: Record, *, ks: Sequence[int] = DEFAULT_K, floor: float = FLOOR, future: bool = False
 ) -> Analysis:
-    """Return the analysis of the model that a trainer holds, which `record` describes."""
+    """Return the analysis of a trainer's model, which `record` describes."""
     phase = trainer.phases_done - 1
     sizes = list(trainer.stream.sizes[: phase + 1])
     seen = sum(sizes)
@@ -169,5 +169,5 @@ def _points(by_class: Sequence[Tensor]) -> list[list[list[float]]]:
 
 
 def _rounded(values: Tensor, to: str = ".6g") -> list[float]:
-    """Return numbers to six significant digits, or as another format says."""
+    """Return numbers rounded to six significant digits, or to another format."""
     return [float(format(value, to)) for value in values.tolist()]

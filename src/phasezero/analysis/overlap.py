@@ -7,7 +7,7 @@ scatter ratio        the mean variance within a class over the variance of the c
                      tr(S_W) / tr(S_B). Scale-free; 0 for classes that are points.
 nearest-mean error   the share of images that are nearer to another class's mean than to their own.
 crossing             with classes that the model has not been trained on: the share of images of seen classes
-                     whose nearest mean belongs to a future class, and the other way round.
+                     whose nearest mean belongs to a future class, and the reverse.
 
 Images are compared with the means of the training images, as a classifier would do. The scatter ratio uses the means of
 the measured images themselves.
@@ -25,11 +25,11 @@ from torch import Tensor
 @dataclass(frozen=True)
 class Overlap:
     scatter_ratio: float | None
-    """Of the seen classes; None where there is only one."""
+    """Scatter ratio of the seen classes; None for a single class."""
     nearest_mean_error: float
-    """Percent, among the seen classes."""
+    """Nearest-mean error in percent, among the seen classes."""
     seen_as_future: float | None
-    """Percent; None where no future class was looked at."""
+    """Crossing in percent; None if no future class was measured."""
     future_as_seen: float | None
 
 
@@ -38,7 +38,7 @@ def class_means(by_class: Sequence[Tensor]) -> Tensor:
 
 
 def scatter_ratio(by_class: Sequence[Tensor]) -> float | None:
-    """Return tr(S_W) / tr(S_B), every class counting the same; both traces are of unbiased variances."""
+    """Return tr(S_W) / tr(S_B) with equal weight for every class; both traces use unbiased variances."""
     if len(by_class) < 2:
         return None
     within = torch.stack([features.double().var(0).sum() for features in by_class]).mean()
@@ -46,13 +46,13 @@ def scatter_ratio(by_class: Sequence[Tensor]) -> float | None:
 
 
 def nearest_means(by_class: Sequence[Tensor], means: Tensor) -> Tensor:
-    """Count the images of class i (row) that have mean j (column) as their nearest, [C, C]."""
+    """Count the images of class i (row) whose nearest mean is that of class j (column), [C, C]."""
     nearest = (torch.cdist(features.double(), means).argmin(1) for features in by_class)
     return torch.stack([places.bincount(minlength=len(means)) for places in nearest])
 
 
 def overlap(by_class: Sequence[Tensor], means: Tensor, seen: int) -> Overlap:
-    """Measure the overlap of classes, the first `seen` of which were trained on; `means` [C, d] of the training images.
+    """Measure the overlap of classes, given their training `means` [C, d]; the first `seen` classes were trained on.
 
     >>> import torch
     >>> from phasezero import overlap

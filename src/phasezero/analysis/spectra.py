@@ -24,20 +24,20 @@ CONSTANT = 1e-4
 @dataclass(frozen=True)
 class ClassSpectra:
     counts: Tensor
-    """Images of each class, [C]."""
+    """The number of images of each class, [C]."""
     eigenvalues: Tensor
-    """Of each class's covariance, descending, [C, d], float64. At most n_c - 1 of them are above zero."""
+    """Eigenvalues of each class's covariance, descending, [C, d], float64. At most n_c - 1 are above zero."""
 
 
 def in_form(features: Tensor, form: Form) -> Tensor:
-    """Return features [n, d] as they are, or each of unit length."""
+    """Return features [n, d] unchanged (`raw`), or each scaled to unit length."""
     return F.normalize(features, dim=1) if form == "unit" else features
 
 
 def class_spectra(by_class: Sequence[Tensor]) -> ClassSpectra:
     """Return the eigenvalues of K^(c) = 1/(n_c - 1) sum (z - mean)(z - mean)' (Eq. 2), for features [n_c, d] by class.
 
-    For a class with fewer images than features, those of the n x n Gram matrix are computed: the same above zero.
+    For a class with fewer images than features, they come from the n x n Gram matrix, which has the same nonzero ones.
 
     >>> import torch
     >>> from phasezero import class_spectra
@@ -59,7 +59,7 @@ def class_spectra(by_class: Sequence[Tensor]) -> ClassSpectra:
 def alpha(eigenvalues: Tensor, ks: Sequence[int]) -> Tensor:
     """Return alpha_k of Eq. 3, the share of the k largest eigenvalues [C, d] in their sum, as [C, len(ks)].
 
-    A k beyond d is answered like d itself: 1.
+    A k beyond d gives 1, like d itself.
 
     >>> import torch
     >>> from phasezero import alpha
@@ -76,7 +76,7 @@ def alpha(eigenvalues: Tensor, ks: Sequence[int]) -> Tensor:
 def constant_features(by_class: Sequence[Tensor]) -> int:
     """Count the features that do not vary within classes (see CONSTANT), for features [n_c, d] by class.
 
-    CwD counts the correlation of a constant as zero, so that constant features lower its loss.
+    CwD counts the correlation of a constant feature as zero, so constant features lower its loss.
     """
     within = torch.stack([features.double().var(0) for features in by_class]).mean(0)
     return int((within < CONSTANT * within.mean()).sum())

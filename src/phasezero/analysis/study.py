@@ -1,4 +1,4 @@
-"""Analyses of many runs: of runs that are there, or of a study that trains what is missing."""
+"""Analyses of many runs: of existing runs, or of a study that trains missing runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def study(
 ) -> list[Analysis]:
     """Train and analyse what is missing in `out`; phase -1 is the last phase of a run.
 
-    Analyses are written beside the records that `phasezero run --out` leaves. A stopped study continues.
+    Analyses are written next to the records, as `phasezero run --out` writes them. A stopped study continues.
     """
     keep = set(phases) != {-1}
     written = run_all(
@@ -60,9 +60,9 @@ def study(
 def analyse_runs(
     folders: Iterable[Path], phases: Sequence[int], out: Path | None, ks: Sequence[int], **options: Any
 ) -> Iterator[Analysis]:
-    """Yield each run's analyses, written as they are made: beside its record, or by its name under `out`.
+    """Yield the analyses of each run, each written to a file next to its record or by its name under `out`.
 
-    `ks` are measured besides the usual ones. The other options are those of `analyse_run`.
+    `ks` are measured in addition to the usual k. The other options are those of `analyse_run`.
     """
     written: dict[Path, Path] = {}
     for folder, phase in product(folders, phases):
@@ -72,7 +72,7 @@ def analyse_runs(
         if written.get(path) == folder:  # the same phase, named twice
             continue
         if path in written:
-            raise UserError(f"{folder} and {written[path]} would both write {path}; analyse them apart")
+            raise UserError(f"{folder} and {written[path]} would both write {path}; analyse them separately")
         written[path] = folder
         write_analysis(path, analysis)
         yield analysis

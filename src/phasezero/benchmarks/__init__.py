@@ -1,1 +1,1 @@
-"""How fast things are: the published way beside ours."""
+"""Benchmarks: the published implementation next to ours."""

@@ -1,7 +1,7 @@
-"""The published way, written anew as a yardstick: eager steps, a DataLoader, CwD and herding as Python loops.
+"""A baseline written like the published code: eager steps, a DataLoader, CwD and herding as Python loops.
 
-It shares nothing with the package but the networks. Each function does what its namesake in the package does,
-so that tests can compare their results and the benchmark only has to time them.
+It shares only the networks with the package. Each function does what its namesake in the package does, so tests can
+compare their results and the benchmark only has to time them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def decorrelation_loop(features: Tensor, labels: Tensor) -> Tensor:
 
 
 def herding_loop(features: Tensor, count: int) -> list[int]:
-    """Try for each pick every image not yet chosen, and take the one that brings the mean nearest to the class mean."""
+    """Pick, step by step, the image that brings the mean of the picks nearest to the class mean."""
     unit = F.normalize(features, dim=1)
     mean, total = unit.mean(0), torch.zeros_like(unit[0])
     chosen: list[int] = []
@@ -58,7 +58,7 @@ def herding_loop(features: Tensor, count: int) -> list[int]:
 
 
 def to_input(image: Pixels) -> Tensor:
-    """Normalise one image [H, W, C] to [C, H, W]."""
+    """Normalise an image [H, W, C] to [C, H, W]."""
     return (torch.from_numpy(image).permute(2, 0, 1).float() / 255 - 0.5) / 0.25
 
 
@@ -94,7 +94,7 @@ class PublishedStep:
     """LUCIR's training step with torch's defaults: phase 0 with CwD, or a later phase with its teacher."""
 
     def __init__(self, network: str, classes: int, new: int, device: torch.device, eta: float = 0.5) -> None:
-        """`new` classes of `classes` are this phase's; where all are, it is phase 0, with CwD unless `eta` is 0."""
+        """Train a phase with `new` of `classes`; if all are new it is phase 0, with CwD unless `eta` is 0."""
         torch.manual_seed(0)
         self.device, self.old, self.eta = device, classes - new, eta
         self.backbone: nn.Module = NETWORKS[network]().to(device).train()
@@ -132,7 +132,7 @@ class PublishedStep:
 
 
 def batches(images: Pixels, labels: npt.NDArray[np.int64], batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield epoch after epoch of shuffled, augmented batches."""
+    """Yield shuffled, augmented batches, epoch after epoch."""
     data = AugmentedImages(images, labels)
     while True:
         yield from DataLoader(data, batch_size, shuffle=True, drop_last=True)

@@ -1,4 +1,4 @@
-"""The published way and ours side by side in one process, stage by stage, on random images."""
+"""Time the published implementation and ours side by side in one process, on random images."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PLAIN_STEP, CWD_STEP = "step of phase 0, without CwD", "step of phase 0, with Cw
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold the seconds of both ways for the same work; None where the published way has no such work."""
+    """Hold the seconds of both implementations for the same work; None if the published code has no such work."""
 
     name: str
     published: float | None
@@ -49,14 +49,14 @@ class Comparison:
 
 
 class Suite:
-    """Time the published way and ours. Each measurement takes about `seconds`."""
+    """Time the published implementation and ours. Each measurement takes about `seconds`."""
 
     def __init__(self, config: RunConfig, images_per_class: int, seconds: float) -> None:
         self.config, self.seconds = config, seconds
         self.data = random_images(images_per_class)
         self.device = Device.choose(config.engine, steps=10**9)  # as in a long run
         self.place, self.on_gpu = self.device.torch, self.device.torch.type == "cuda"
-        # The rate of one large matrix product in the precision of training, in operations a second.
+        # The rate of a large matrix product in the precision of training, in operations per second.
         half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.device.precision, torch.float32)
         matrix = torch.randn(*[8192 if self.on_gpu else 1024] * 2, device=self.place).to(half)
         self.matrix_rate = 2 * len(matrix) ** 3 / self._time(lambda: matrix @ matrix)
@@ -117,11 +117,11 @@ class Suite:
         return Comparison("augmented batch (one worker)", theirs, self._time(lambda: one.source.prepare(next(plans))))
 
     def herding(self) -> Comparison:
-        """Compare the choice of EXEMPLARS for each of 50 classes, from features that are there."""
+        """Compare the choice of EXEMPLARS for each of 50 classes, from given features."""
         per_class = len(self.data.train) // (BASE + STEP)
         features = torch.randn(BASE, per_class, 512, generator=torch.Generator().manual_seed(0)).to(self.place)
         valid = torch.ones(BASE, per_class, dtype=torch.bool, device=self.place)
-        published.herding_loop(features[0, :30], 2)  # whatever the device does first
+        published.herding_loop(features[0, :30], 2)  # warm-up
         clock = time.perf_counter()
         published.herding_loop(features[0], EXEMPLARS)
         theirs = BASE * (time.perf_counter() - clock)  # measured on one class
@@ -141,7 +141,7 @@ class Suite:
         return Comparison(f"features of {len(indices)} images", theirs, ours, facts)
 
     def packed(self, count: int) -> Comparison:
-        """Measure steps of several runs at once, each on streams of its own; the time of one step of all."""
+        """Measure the time in which several parallel runs, each on its own streams, train a step each."""
         self._reset_peak()
         runs = [self.stepper(0, number) for number in range(count)]
         ours = self._time(lambda: [run() for run in runs])
@@ -185,13 +185,13 @@ class Suite:
         return step
 
     def _time(self, work: Callable[[], object]) -> float:
-        """Return the seconds of a call, after two calls that do not count."""
+        """Return the seconds of a call, after two warm-up calls."""
         for _ in range(2):
             work()
         self._wait()
         calls, clock = 0, time.perf_counter()
         while time.perf_counter() - clock < self.seconds or calls < 3:
-            for _ in range(max(1, calls // 10)):  # the device is waited for ever more rarely
+            for _ in range(max(1, calls // 10)):  # wait for the device less and less often
                 work()
                 calls += 1
             self._wait()
@@ -227,7 +227,7 @@ class Suite:
 
 
 def random_images(images_per_class: int) -> ImageData:
-    """Return data of BASE + STEP classes, of pixels that mean nothing."""
+    """Return BASE + STEP classes of random pixels."""
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(BASE + STEP), images_per_class)
     names = tuple(map(str, range(BASE + STEP)))
@@ -240,7 +240,7 @@ def random_images(images_per_class: int) -> ImageData:
 
 
 def full_batches(one: StagePass) -> Iterator[BatchPlan]:
-    """Yield the whole batches of one epoch, again and again."""
+    """Yield the full batches of an epoch, again and again."""
     plans = one.source.train_batches(one.indices, BATCH, torch.Generator().manual_seed(0), one.view)
     return itertools.cycle(plan for plan in plans if plan[0].shape[1] == BATCH)
 

@@ -1,4 +1,4 @@
-"""`phasezero bench`: the published way and ours, timed side by side."""
+"""`phasezero bench`: time the published implementation and ours side by side."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from phasezero.errors import UserError
 
 def bench(
     network: Annotated[
-        str | None, typer.Option(help="Default: resnet18-cifar on a GPU, resnet-glyphs on a CPU.")
+        str | None, typer.Option(help="Network (default: resnet18-cifar on a GPU, resnet-glyphs on a CPU).")
     ] = None,
     precision: Annotated[str, typer.Option(help="auto, fp32, tf32, bf16, fp16.")] = "auto",
     engine: Annotated[str, typer.Option(help="auto, eager, captured, compiled.")] = "auto",
     device: Device = "auto",
-    images: Annotated[int, typer.Option(min=20, help="Random images of each class.")] = 500,
-    seconds: Annotated[float, typer.Option(min=0.0, help="For each measurement, about.")] = 2.0,
-    out: Annotated[Path | None, typer.Option(help="Also write the numbers here, as JSON.")] = None,
+    images: Annotated[int, typer.Option(min=20, help="Number of random images per class.")] = 500,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Approximate time per measurement.")] = 2.0,
+    out: Annotated[Path | None, typer.Option(help="Also write the numbers to this JSON file.")] = None,
 ) -> None:
-    """How fast this machine trains, beside the published way. Ratios are published time over ours."""
+    """Measure training speed on this machine next to the published implementation. A ratio above 1: ours is faster."""
     import torch
     from rich.console import Console
 
@@ -38,9 +38,9 @@ def bench(
     config = bench_config(network, settings)
     if out is not None:
         if not out.parent.is_dir():
-            raise UserError(f"--out {out}: the folder {out.parent} is not there")
+            raise UserError(f"--out {out}: the folder {out.parent} does not exist")
         check_file("--out", out)
-        with writable(out.parent):  # before minutes of measuring, not after
+        with writable(out.parent):  # checked before the measurements
             pass
     suite = Suite(config, images, seconds)
     console = Console()

@@ -1,4 +1,4 @@
-"""`phasezero list`: what there is, by name."""
+"""`phasezero list`: list the names that commands and presets accept."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from phasezero.catalogue import FURTHER, KINDS, names_of, registered
 def list_names(
     kind: Annotated[str, typer.Argument(metavar="[KIND]", help=", ".join([*KINDS, *FURTHER]))] = "",
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]...", help="Only names with these words in them.")
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="Show only names that contain all these words.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Methods, phase-0 strategies, data sets and networks; of one kind: all names, such as `list presets lucir`."""
+    """List methods, phase-0 strategies, data sets and networks, or names of one kind: `list presets lucir`."""
     entries = {kind: names_of(kind, words or [])} if kind else registered()
     if as_json:
         print(json.dumps(entries, indent=1))

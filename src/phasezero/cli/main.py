@@ -1,4 +1,4 @@
-"""The command `phasezero`: its parts, plug-ins, and errors for people."""
+"""The command `phasezero`: its subcommands, plug-ins, and error messages without tracebacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from phasezero.cli.store import store
 from phasezero.errors import DivergenceError, UserError
 
 INTERRUPTED = 130
-"""typer's exit code after Ctrl-C."""
+"""Exit code of typer after Ctrl-C."""
 INTERRUPTION = (
     "phasezero: stopped; finished phases and runs are kept: "
     "`run` continues with --resume, `reproduce` with the same command"
@@ -50,14 +50,14 @@ def show_version(wanted: bool) -> None:
 @app.callback()
 def phasezero(
     version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True)] = False,
-    plugin: Annotated[list[Path] | None, typer.Option(help="Load a plug-in, a Python file; may be repeated.")] = None,
+    plugin: Annotated[list[Path] | None, typer.Option(help="Load a Python file as a plug-in. Repeatable.")] = None,
 ) -> None:
     for path in plugin or []:
         plugins.load_plugin(path)
 
 
 def main() -> None:
-    """Run the command; a user's mistake gives a message and an exit code, no traceback."""
+    """Run the command; print a user's mistake as a message without a traceback."""
     try:
         check_empty(sys.argv[1:])
         app()
@@ -65,7 +65,7 @@ def main() -> None:
         print(f"phasezero: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
     except OSError as error:
-        if error.filename is None:  # not about a file or folder that somebody named
+        if error.filename is None:  # not an error about a file or folder
             raise
         print(f"phasezero: {error.filename}: {error.strerror}", file=sys.stderr)
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their texts are read."""
+"""Options that several commands share, and their parsers."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from phasezero.errors import UserError
 from phasezero.validation import whole_number
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Record files, or folders of runs.")]
-Root = Annotated[Path | None, typer.Option(help="Where data sets are; else $PHASEZERO_DATA, ./data.")]
+Root = Annotated[Path | None, typer.Option(help="Folder of data sets (default: $PHASEZERO_DATA or ./data).")]
 Store = Annotated[
-    Path | None, typer.Option(help="Keep and share finished phase-0 states here.", envvar="PHASEZERO_STORE")
+    Path | None, typer.Option(help="Folder that stores and shares finished phase-0 states.", envvar="PHASEZERO_STORE")
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any field, training.first.lr=0.2.")
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a field: training.first.lr=0.2. Repeatable.")
 ]
-Parallel = Annotated[str, typer.Option(help="Runs at once; auto: as many as the cores carry or the GPU gains from.")]
-TensorBoard = Annotated[Path | None, typer.Option(help="Write TensorBoard's files here.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
+Parallel = Annotated[str, typer.Option(help="Number of parallel runs; auto fits the cores or the GPU.")]
+TensorBoard = Annotated[Path | None, typer.Option(help="Write TensorBoard logs to this folder.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 
 VIEWS = ("*.png", "*.svg", "*.pdf", "*.md", "*.html", "*.csv", "*.tex", "comparison*.json")
 """Files that commands make from runs and leave beside them."""
 
 
 def warn(message: str) -> None:
-    """Print a warning beside a command's output, which may be piped."""
+    """Print a warning to stderr, because stdout may be piped."""
     print(f"phasezero: warning: {message}", file=sys.stderr)
 
 
 def check_empty(words: Sequence[str]) -> None:
-    """Raise UserError for an empty argument: as a folder it would mean the current one."""
+    """Raise UserError for an empty argument, which as a path would mean the current folder."""
     for before, word in zip(["phasezero", *words], words, strict=False):
         if not word or re.fullmatch(r"--[a-z-]+=", word):
             raise UserError(f"{word.rstrip('=') or before}: empty argument (unset shell variable?)")
 
 
 def check_file(option: str, path: Path) -> None:
-    """Raise UserError where a file is to be written and a folder is there: before the work, not after."""
+    """Raise UserError if the output file is a folder, before any work is done."""
     if path.is_dir():
-        raise UserError(f"{option} {path}: that is a folder; name a file in it")
+        raise UserError(f"{option} {path}: this is a folder; name a file in it")
 
 
 def paths_with(pattern: str, paths: Sequence[Path]) -> list[Path]:
-    """Return the paths that may hold a file of this name.
+    """Return the paths that can contain a file of this name.
 
-    A shell expands `runs/*` to everything in the folder. Pictures and tables, which commands leave beside runs, are
+    A shell expands `runs/*` to everything in the folder. Figures and tables that commands write next to runs are
     skipped. Folders of stopped runs are left out with a warning.
     """
     empty = [path for path in paths if path.is_dir() and next(path.rglob(pattern), None) is None]
@@ -64,21 +64,21 @@ def paths_with(pattern: str, paths: Sequence[Path]) -> list[Path]:
 
 
 def parse_parallel(text: str) -> int | None:
-    """Read `auto` (None) or a number of runs."""
+    """Parse `auto` (None) or a number of runs."""
     if text == "auto":
         return None
     count = whole_number(text)
     if not count:
-        raise UserError(f"--parallel {text!r}: say auto, or how many runs at once")
+        raise UserError(f"--parallel {text!r}: write auto or a number of runs")
     return count
 
 
 def parse_numbers(option: str, text: str) -> tuple[int, ...]:
-    """Read `0,1,2`: different numbers, at least one."""
+    """Parse distinct whole numbers separated by commas."""
     parts = [part.strip() for part in text.split(",")]
     numbers = tuple(number for part in parts if (number := whole_number(part)) is not None)
     if len(numbers) != len(parts):
         raise UserError(f"{option} {text!r}: write whole numbers separated by commas, such as 0,1,2")
     if len(set(numbers)) != len(numbers):
-        raise UserError(f"{option} {text!r}: a number is named twice")
+        raise UserError(f"{option} {text!r}: a number is given twice")
     return numbers

@@ -1,4 +1,4 @@
-"""`phasezero report`: finished runs as one page."""
+"""`phasezero report`: write an HTML page of finished runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from phasezero.cli.options import Runs, check_file, paths_with, warn
 
 def report(
     runs: Runs,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
-    title: Annotated[str, typer.Option(help="The page's heading.")] = "phasezero report",
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="Heading of the page.")] = "phasezero report",
 ) -> None:
-    """One self-contained HTML page of finished runs: curves, tables against the paper, confusion matrices."""
+    """Write a self-contained HTML page of finished runs: curves, the paper's numbers, confusion matrices."""
     from phasezero.records.run import FILE_NAME, load_records
     from phasezero.report.page import analyses_beside, write_page
 

@@ -1,4 +1,4 @@
-"""`phasezero reproduce`: a table or figure of the paper."""
+"""`phasezero reproduce`: reproduce a table or figure of the paper."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from phasezero.cli.options import Parallel, Root, Settings, Store, TensorBoard, 
 
 
 def reproduce(
-    targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET...", help="table1, fig2, ...; all.")] = None,
-    data: Annotated[str, typer.Option(help="Instead of the paper's data: glyphs, cifar100, ...")] = "",
-    method: Annotated[str, typer.Option(help="Only these: lucir, lucir+cwd, or any other METHOD[+TERM].")] = "",
-    step: Annotated[str, typer.Option(help="Only these S: 10,5.")] = "",
-    seeds: Annotated[str, typer.Option(help="0,1,2; else as many as the paper's.")] = "",
-    out: Annotated[Path, typer.Option(help="Where runs, tables and figures go.")] = Path("runs/reproduced"),
-    records: Annotated[
-        list[Path] | None, typer.Option(help="Further folders of records to take runs from; may be repeated.")
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="TARGET...", help="table1, fig2, ... or all (default: list them).")
     ] = None,
+    data: Annotated[str, typer.Option(help="Data set instead of the paper's: glyphs, cifar100, ...")] = "",
+    method: Annotated[str, typer.Option(help="Only these methods: lucir, lucir+cwd or any METHOD[+TERM].")] = "",
+    step: Annotated[str, typer.Option(help="Only these S, such as 10,5.")] = "",
+    seeds: Annotated[str, typer.Option(help="Seeds, such as 0,1,2 (default: as many as in the paper).")] = "",
+    out: Annotated[Path, typer.Option(help="Output folder for runs, tables and figures.")] = Path("runs/reproduced"),
+    records: Annotated[list[Path] | None, typer.Option(help="Also use records in this folder. Repeatable.")] = None,
     root: Root = None,
     store: Store = None,
     parallel: Parallel = "auto",
-    time_limit: Annotated[str, typer.Option(help="30m, 1h30m: start no phase that would not fit.")] = "",
-    full: Annotated[bool, typer.Option("--full", help="Train glyphs as long as their presets say.")] = False,
+    time_limit: Annotated[str, typer.Option(help="Start no phase that would not finish within, say, 1h30m.")] = "",
+    full: Annotated[bool, typer.Option("--full", help="Train on glyphs for as many epochs as the presets.")] = False,
     settings: Settings = None,
     tensorboard: TensorBoard = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
 ) -> None:
-    """Tables and figures of the paper, beside its numbers. The same command continues where it stopped."""
+    """Reproduce tables and figures of the paper. Repeat the command to continue after a stop."""
     from phasezero.paper.targets import TARGETS
 
     if not targets:
@@ -66,7 +66,7 @@ def reproduce(
         console=console,
     )
     if left and not dry_run:
-        console.print(f"{len(left)} runs are left for lack of time; the same command continues with them")
+        console.print(f"time limit reached with {len(left)} runs left; repeat the command to continue")
 
 
 def parse_words(text: str) -> tuple[str, ...]:

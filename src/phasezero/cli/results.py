@@ -1,4 +1,4 @@
-"""`phasezero results`: RESULTS.md from a folder of records."""
+"""`phasezero results`: write RESULTS.md from a folder of records."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from phasezero.errors import UserError
 
 
 def results(
-    folder: Annotated[Path, typer.Argument(help="A folder with records at any depth.")] = Path("results"),
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The file to write; else printed.")] = None,
+    folder: Annotated[Path, typer.Argument(help="Folder with records at any depth.")] = Path("results"),
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write (default: print).")] = None,
     figures: Annotated[
-        bool, typer.Option("--figures", help="Also draw the paper's figures, into FOLDER/figures.")
+        bool, typer.Option("--figures", help="Also draw the paper's figures to FOLDER/figures.")
     ] = False,
 ) -> None:
-    """Every cell of the paper beside the records in a folder: the gap, n, verified or why not."""
+    """Compare every cell of the paper's tables with the records in a folder: gap, n, and whether it is verified."""
     from phasezero.paper.results import write_results
     from phasezero.records.files import write_whole
 

@@ -1,4 +1,4 @@
-"""`phasezero run`: train, phase by phase."""
+"""`phasezero run`: train phase by phase."""
 
 from __future__ import annotations
 
@@ -12,36 +12,38 @@ from phasezero.errors import UserError
 
 
 def run(
-    presets: Annotated[list[str] | None, typer.Argument(metavar="[PRESET]...")] = None,
-    data: Annotated[str | None, typer.Option(help="glyphs, cifar100, imagenet100-cwd, folder:PATH, ...")] = None,
-    method: Annotated[str | None, typer.Option(help="The method; see phasezero list.")] = None,
+    presets: Annotated[list[str] | None, typer.Argument(metavar="[PRESET]...", help="lucir+cwd/glyphs/b50s10")] = None,
+    data: Annotated[str | None, typer.Option(help="Data set: glyphs, cifar100, folder:PATH, ...")] = None,
+    method: Annotated[str | None, typer.Option(help="Method; see phasezero list.")] = None,
     initial: Annotated[
-        list[str] | None, typer.Option(help="A phase-0 term with its weight, cwd:0.5; none; may be repeated.")
+        list[str] | None, typer.Option(help="Phase-0 term and weight, such as cwd:0.5, or none. Repeatable.")
     ] = None,
-    base: Annotated[int | None, typer.Option(help="B: classes of phase 0.")] = None,
-    step: Annotated[int | None, typer.Option(help="S: classes of each later phase.")] = None,
-    memory: Annotated[str | None, typer.Option(help="per_class:20 or total:2000.")] = None,
-    class_order: Annotated[str | None, typer.Option(help="seed1993, natural, podnet-1, ...")] = None,
-    seeds: Annotated[str | None, typer.Option(help="One run for each: 0,1,2; else the preset's, 0.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of every phase; milestones move with it.")] = None,
+    base: Annotated[int | None, typer.Option(help="B: number of classes in phase 0.")] = None,
+    step: Annotated[int | None, typer.Option(help="S: number of classes in each later phase.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Exemplars to keep: per_class:20 or total:2000.")] = None,
+    class_order: Annotated[str | None, typer.Option(help="Class order: seed1993, natural, podnet-1, ...")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds, such as 0,1,2: a run for each (default: the preset's).")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of every phase; milestones scale with them.")] = None,
     precision: Annotated[str | None, typer.Option(help="auto, fp32, tf32, bf16, fp16.")] = None,
     engine: Annotated[str | None, typer.Option(help="auto, eager, captured, compiled.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
     root: Root = None,
-    out: Annotated[Path | None, typer.Option(help="Folder to write to; else runs/<date and time>.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A configuration as YAML, instead of a preset.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder (default: runs/<date and time>).")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML configuration to use instead of a preset.")] = None,
     settings: Settings = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace records that are there.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue with what --out holds.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing records.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the stopped runs in --out.")] = False,
     store: Store = None,
     keep_phases: Annotated[
-        bool, typer.Option("--keep-phases", help="Keep a checkpoint of every phase, for phasezero analyze.")
+        bool, typer.Option("--keep-phases", help="Keep every phase's checkpoint, to analyze.")
     ] = False,
     parallel: Parallel = "auto",
     tensorboard: TensorBoard = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
 ) -> None:
-    """Train, phase by phase. Without a preset: LUCIR and LUCIR+CwD on the embedded glyphs."""
+    """Train phase by phase; by default LUCIR and LUCIR+CwD on the embedded glyphs."""
     from dataclasses import replace
 
     from rich.console import Console
@@ -68,11 +70,11 @@ def run(
     assignments |= parse_assignments(settings or [])
     chosen = choose_configs(presets or [], config, data, method, initial or [], assignments)
     numbers = parse_numbers("--seeds", seeds) if seeds is not None else None
-    jobs = [replace(one, seed=seed) for one in chosen for seed in numbers or [one.seed]]
+    jobs = [replace(job, seed=seed) for job in chosen for seed in numbers or [job.seed]]
     if resume and out is None:
-        raise UserError("--resume continues in the folder that --out names; say which")
+        raise UserError("--resume needs --out, the folder of the runs to continue")
     if resume and overwrite:
-        raise UserError("choose one of --resume, which keeps what is there, and --overwrite, which replaces it")
+        raise UserError("--resume keeps existing runs and --overwrite replaces them; choose one of the two")
     if dry_run:
         print("---\n".join(job.to_yaml() for job in jobs), end="")
         return

@@ -1,4 +1,4 @@
-"""`phasezero show`: tables and a picture of finished runs."""
+"""`phasezero show`: print a table of finished runs and draw their curves."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def show(
     runs: Runs,
-    head: Annotated[bool, typer.Option("--head", help="The head's numbers for all methods.")] = False,
-    nearest_mean: Annotated[bool, typer.Option("--nearest-mean", help="That classifier's for all.")] = False,
-    form: Annotated[str, typer.Option("--format", help="terminal, markdown, latex, csv")] = "terminal",
-    figure: Annotated[Path | None, typer.Option(help="Draw the curves: .png, .svg or .pdf.")] = None,
+    head: Annotated[bool, typer.Option("--head", help="Use the head for all methods.")] = False,
+    nearest_mean: Annotated[bool, typer.Option("--nearest-mean", help="Use the nearest mean for all.")] = False,
+    form: Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")] = "terminal",
+    figure: Annotated[Path | None, typer.Option(help="Draw accuracy curves to this .png, .svg or .pdf file.")] = None,
 ) -> None:
-    """Tables (and a picture) of finished runs, by each method's own classifier: iCaRL's is the nearest mean."""
+    """Print the accuracies of finished runs: iCaRL by its nearest-mean classifier, other methods by their head."""
     from phasezero.identity import group_by_identity
     from phasezero.records.run import FILE_NAME, load_records
     from phasezero.report.curves import draw_curves
@@ -36,13 +36,13 @@ def show(
         check_file("--figure", figure)
     records = [record for _, record in load_records(paths_with(FILE_NAME, runs), warn)]
     classifier = "nearest_mean" if nearest_mean else "head" if head else None
-    if figure is not None:  # first: its name may be wrong
+    if figure is not None:  # first, because its suffix may be wrong
         draw_curves(group_by_identity(records), figure, classifier=classifier)
     print_results(records, classifier, form)
 
 
 def print_results(records: Sequence[Record], classifier: str | None = None, form: str = "terminal") -> None:
-    """Print the table of runs, and what makes their numbers incomparable: a text is piped without the warnings."""
+    """Print the table of runs, and warnings about incomparable numbers (to stderr where the table may be piped)."""
     from rich.console import Console
 
     from phasezero.report.grid import print_grid

@@ -1,4 +1,4 @@
-"""`phasezero store`: what a store of finished phase-0 states holds."""
+"""`phasezero store`: list, check and clean a store of finished phase-0 states."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from phasezero.errors import UserError
 
 
 def store(
-    folder: Annotated[Path, typer.Argument(envvar="PHASEZERO_STORE", help="The store's folder.")],
-    verify: Annotated[bool, typer.Option("--verify", help="Read every entry and check its digest.")] = False,
-    prune: Annotated[bool, typer.Option("--prune", help="Remove the damaged entries.")] = False,
+    folder: Annotated[Path, typer.Argument(envvar="PHASEZERO_STORE", help="Folder of the store.")],
+    verify: Annotated[bool, typer.Option("--verify", help="Check the sha256 of every entry.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove damaged entries.")] = False,
     empty: Annotated[bool, typer.Option("--empty", help="Remove all entries.")] = False,
 ) -> None:
-    """What a store of finished phase-0 states holds."""
+    """List the finished phase-0 states in a store."""
     from phasezero.engine.store import PhaseZeroStore
 
     states = PhaseZeroStore(folder)
@@ -31,4 +31,4 @@ def store(
         if empty or (prune and not sound):
             states.remove(entry)
     if damaged and not prune:
-        raise UserError(f"{damaged} damaged entries in {folder}; they are never used; --prune removes them")
+        raise UserError(f"{damaged} damaged entries in {folder} (never used); --prune removes them")

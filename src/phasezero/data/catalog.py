@@ -1,6 +1,6 @@
 """The catalog of data sets. `glyphs` is inside the package, the others are read from a folder.
 
-A name may carry an argument after a colon (`folder:PATH`). Loading never downloads: `phasezero data get` does.
+A name may have an argument after a colon (`folder:PATH`). Loading never downloads; `phasezero data get` does.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Recipe:
     network: str = "resnet18-cifar"
     training: Training = Training()
     base: int | None = 50
-    """B, the classes of phase 0; None where only the user can know."""
+    """B, the number of classes in phase 0; None if only the user can know it."""
     steps: tuple[int, ...] = (10, 5, 2)
-    """S, the classes of each later phase; the first is the default."""
+    """S, the number of classes in each later phase; the first entry is the default."""
     threads: int = 0
-    """Of a CPU; 0 means all."""
+    """CPU threads; 0 means all."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class DataSet:
     class_order: str = "natural"
     """The class order that published work uses with it (a name that data.stream knows)."""
     family: str = ""
-    """The data set whose published settings apply; empty: its own."""
+    """The data set whose published settings apply; empty for its own."""
     paper_name: str = ""
     """What the CwD paper calls it; empty where the paper has no number for it."""
     paper_methods: tuple[str, ...] = ()
@@ -58,16 +58,16 @@ class DataSet:
     short_epochs: int = 0
     """Epochs of a later phase in `reproduce` without --full; 0: the recipe's."""
     size: tuple[int, int] = (0, 0)
-    """Classes, and training images of a class, for estimates of time; zeros where they are not known."""
+    """The number of classes and of training images per class, for time estimates; zeros if unknown."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds to train on one image in phase 0, by `cpu` and `cuda`, for estimates where no record tells."""
+    """Seconds to train on an image in phase 0, by `cpu` and `cuda`, for estimates without records."""
     gpu_memory: int = 4 << 30
-    """Bytes of a GPU that a run takes, with room for cuDNN's search for algorithms."""
+    """GPU memory of a run in bytes, with room for cuDNN's search for algorithms."""
     takes_argument: bool = False
     presets: bool = True
-    """Whether it has presets of its own: an alias and a folder have not."""
+    """Whether it has its own presets. An alias and a folder have none."""
     present: Callable[[Path], bool] = lambda root: True
-    """Whether its files seem to be under the root (a cheap look, for `phasezero data`)."""
+    """Tells whether its files seem to be under the root (a quick check for `phasezero data`)."""
     download: Callable[[Path], None] | None = None
 
 
@@ -96,17 +96,17 @@ def register_data(name: str, summary: str = "", **facts: Any) -> Callable[[Load]
 
 
 def default_root() -> Path:
-    """Return where data sets are looked for without --root: $PHASEZERO_DATA, else ./data."""
+    """Return the default of --root: $PHASEZERO_DATA, or ./data if that is not set."""
     return Path(os.environ.get("PHASEZERO_DATA", "data")).expanduser()
 
 
 def find_data_set(name: str) -> DataSet:
-    """Return the entry of a name, which may carry an argument."""
+    """Return the entry of a name, which may have an argument."""
     return DATA_SETS[split_name(name)[0]]
 
 
 def family_of(name: str) -> str:
-    """Return the data set whose published settings apply: ImageNet100's for its three lists and for own photos."""
+    """Return the data set whose published settings apply: ImageNet100 for its three lists and for your own photos."""
     return find_data_set(name).family or split_name(name)[0]
 
 

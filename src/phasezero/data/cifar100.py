@@ -1,6 +1,6 @@
 """CIFAR-100 (Krizhevsky 2009): 100 classes of 500 + 100 images of 32 x 32, in its python format.
 
-The published files are pickles, and a pickle can run any code: each file is compared with its published md5
+The published files are pickles, and a pickle can run any code. Each file is therefore compared with its published md5
 before it is opened, and is then read by an unpickler that knows numpy arrays and nothing else.
 """
 
@@ -35,7 +35,7 @@ PREPARATION = Preparation((0.5071, 0.4866, 0.4409), (0.2009, 0.1984, 0.2023), si
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Rebuild dictionaries, lists, strings, numbers and numpy arrays; refuse any other global."""
+    """Rebuild dictionaries, lists, strings, numbers and numpy arrays; reject any other global."""
 
     def find_class(self, module: str, name: str) -> Any:
         # numpy 2 moved the function that the files name; asking an array for it works with every version.
@@ -62,13 +62,13 @@ def _folder(root: Path) -> Path:
 def _read(root: Path, name: str) -> dict[str, Any]:
     path, command = _folder(root) / name, f"phasezero data get cifar100 --root {root}"
     if not path.is_file():
-        raise UserError(f"CIFAR-100 was looked for at {path}, which is missing; run: {command}")
+        raise UserError(f"CIFAR-100 not found: {path} is missing; run: {command}")
     content = path.read_bytes()  # once: what is checked is what is unpickled
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != MD5[name]:
         raise UserError(
-            f"{path} has md5 {found}, expected {MD5[name]}: it is damaged or another file and "
-            f"was not opened; delete it and run: {command}"
+            f"{path} has md5 {found}, expected {MD5[name]}; it is damaged or a different file "
+            f"and was not opened; delete it and run: {command}"
         )
     try:
         # latin1: the files were written by Python 2, whose strings hold the pixels.
@@ -86,7 +86,7 @@ def _split(root: Path, name: str) -> ImageSplit:
 
 
 def get_cifar100(root: Path) -> None:
-    """Download (169 MB), check and unpack; nothing is fetched when the files are there and right."""
+    """Download (169 MB), check and unpack the files, unless they are already there and have the right md5."""
     folder, state = _folder(root), "already"
     if not _has_files(folder, verify=True):
         base = folder.parent if folder.name == FOLDER else root
@@ -95,8 +95,8 @@ def get_cifar100(root: Path) -> None:
         fetched = download(URL, archive, md5=ARCHIVE_MD5)
         extract_tar(archive, base, [f"{FOLDER}/{name}" for name in MD5])
         if not _has_files(folder, verify=True):
-            raise UserError(f"the files unpacked into {folder} are not the published ones; check the disk")
-        if fetched:  # an archive that somebody else put there is theirs to keep
+            raise UserError(f"the files unpacked into {folder} differ from the published files; check the disk")
+        if fetched:  # keep an archive that was there before
             archive.unlink()
     Console(stderr=True).print(f"CIFAR-100 is {state} in {folder}, md5 as published", soft_wrap=True)
 

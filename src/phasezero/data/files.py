@@ -1,6 +1,6 @@
-"""Image files to pixels: reading them safely, by threads, and the two views of a photo that networks are given.
+"""Read image files safely, with threads, and make the training and test views of a photo.
 
-Nothing here draws random numbers: the caller does, so that a view depends on its arguments alone.
+Nothing here draws random numbers. The caller does, so a view depends on its arguments alone.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Whole = npt.NDArray[np.int64]
 Uniforms = npt.NDArray[np.floating]
 
 MAX_PIXELS = 64_000_000
-"""The largest image that is decoded: 192 MB as RGB, more than the cameras of today make."""
+"""The largest image that is decoded: 192 MB as RGB, more than today's cameras produce."""
 
 WORKERS = 8
-"""Threads that decode: Pillow lets others run while it does."""
+"""Number of decoding threads. Pillow releases the GIL while it decodes."""
 
-# The decoders a file may reach, whatever it is called (ImageNet has a PNG named .JPEG). Pillow would try
-# all it has, among them EPS, which starts Ghostscript.
+# The allowed decoders, whatever the file is called (ImageNet has a PNG named .JPEG). By default Pillow tries
+# all it has, including EPS, which starts Ghostscript.
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF")
 _ORIENTATION = 0x0112  # the tag of the EXIF standard
 
 
 def read_image(path: Path) -> Image.Image:
-    """Return the image as RGB and upright; raise UserError when it is missing, damaged or too large."""
+    """Return the image as RGB and upright; raise UserError if it is missing, damaged or too large."""
     with _opened(path) as image:
         image.load()
         return _to_rgb(_upright(image))
@@ -48,15 +48,15 @@ def _header_size(path: Path) -> tuple[int, int]:
         return image.size
 
 
-@functools.lru_cache(maxsize=4)  # both sides of a data set are asked for when it is checked and when it is packed
+@functools.lru_cache(maxsize=4)  # called for both splits when a data set is checked, and again when it is packed
 def image_sizes(paths: tuple[Path, ...]) -> npt.NDArray[np.int64]:
-    """Return [n, 2]: width and height from the files' headers, before any is turned upright."""
+    """Return [n, 2]: width and height from the files' headers, before photos are turned upright."""
     sizes = read_ahead(lambda at: _header_size(paths[at]), len(paths), ahead=1000)
     return np.array(list(sizes), np.int64).reshape(-1, 2)
 
 
 def read_ahead(work: Callable[[int], T], count: int, ahead: int) -> Iterator[T]:
-    """Yield work(0), work(1), ... in order, computed by threads, at most `ahead` of them early."""
+    """Yield work(0), work(1), ... in order, computed by threads, at most `ahead` of them in advance."""
     pool = ThreadPoolExecutor(WORKERS)
     waiting: deque[Future[T]] = deque()
     try:
@@ -72,7 +72,7 @@ def read_ahead(work: Callable[[int], T], count: int, ahead: int) -> Iterator[T]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
-    """Yield the file with its header read, and its pixels not; turn every failure into a UserError."""
+    """Yield the file with only its header read; turn every failure into a UserError."""
     try:
         with Image.open(path, formats=_FORMATS) as image:
             if math.prod(image.size) > MAX_PIXELS:
@@ -89,7 +89,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
 def _upright(image: Image.Image) -> Image.Image:
     try:
         turned = image.getexif().get(_ORIENTATION, 1) != 1
-    except Exception:  # damaged metadata, sound pixels: some photos of ImageNet are like that
+    except Exception:  # damaged metadata, intact pixels: some photos of ImageNet are like that
         return image
     return ImageOps.exif_transpose(image) if turned else image
 
@@ -100,7 +100,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith(("I", "F")):
         return Image.fromarray(_to_8_bits(image)).convert("RGB")
     if image.has_transparency_data:
-        # What lies under transparent pixels was never meant to be seen: show paper-white instead.
+        # Colours under transparent pixels were never meant to be seen: show white instead.
         layer = image.convert("RGBA")
         paper = Image.new("RGBA", layer.size, "white")
         return Image.alpha_composite(paper, layer).convert("RGB")
@@ -142,8 +142,8 @@ def centre_view(image: Image.Image, resize: int, size: int) -> npt.NDArray[np.ui
         whole = image.resize((new_width, new_height), Image.Resampling.BILINEAR)
         view = whole.crop((left, top, left + size, top + size))
     else:
-        # A thin strip (1 x 10,000) would grow beyond all bounds: compute the pixels of the crop only. Not the
-        # way for every image: Pillow keeps `box` in float32, which moves 3% of a photo's values by one.
+        # A thin strip (1 x 10,000) would become huge, so compute only the pixels of the crop. This is not done for
+        # every image, because Pillow keeps `box` in float32, which changes 3% of a photo's values by 1.
         x, y = width / new_width, height / new_height
         box = (left * x, top * y, (left + size) * x, (top + size) * y)
         view = image.resize((size, size), Image.Resampling.BILINEAR, box=box)

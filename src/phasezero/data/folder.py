@@ -1,4 +1,4 @@
-"""A folder of images, one subfolder for each class: `folder:PATH`.
+"""A folder of images with a subfolder for each class: `folder:PATH`.
 
 Either PATH/train/<class>/ with PATH/test/<class>/ (or val/), or PATH/<class>/ alone, of which a fifth of
 each class is then held out for testing. Where both test/ and val/ have class folders, test/ is used.
@@ -24,13 +24,13 @@ from phasezero.schedule import Schedule, Training
 PHOTO_PREPARATION = Preparation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 224, View("resized"), resize=256)
 PHOTO_RECIPE = Recipe("resnet18", Training(*2 * (Schedule(epochs=90, milestones=(30, 60), weight_decay=1e-4),)))
 PHOTO_GPU_MEMORY = 12 << 30
-"""Bytes of a GPU for a run on photos: a guess, on the safe side."""
+"""GPU memory of a run on photos in bytes: a generous guess."""
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"})
 
 
 @register_data(
     "folder",
-    "own images: folder:PATH with a folder for each class",
+    "your images: folder:PATH with a folder for each class",
     recipe=replace(PHOTO_RECIPE, base=None),
     family="imagenet100",
     gpu_memory=PHOTO_GPU_MEMORY,
@@ -43,7 +43,7 @@ def load_folder(root: Path, argument: str) -> ImageData:
         raise UserError("data set 'folder' needs the path of a folder: folder:PATH")
     path = Path(argument).expanduser()
     if not path.is_dir():
-        raise UserError(f"there is no folder at {path.absolute()} (from 'folder:{argument}')")
+        raise UserError(f"no folder at {path.absolute()} (from 'folder:{argument}')")
     tests = [name for name in ("test", "val") if _class_folders(path / name)]
     classes = _class_folders(path / "train")
     if classes and tests:
@@ -61,7 +61,7 @@ def load_folder(root: Path, argument: str) -> ImageData:
         pairs = [_held_out(files) for files in class_files(path, classes, at_least=2)]
         train, test = ([pair[side] for pair in pairs] for side in (0, 1))
     names, sides = tuple(classes), (split_of(train), split_of(test))
-    for side in sides:  # a file that is no image is said now, not phases later
+    for side in sides:  # report a file that is not an image now, not phases later
         image_sizes(tuple(side.paths))
     return ImageData("folder", names, names, *sides, PHOTO_PREPARATION)
 
@@ -72,7 +72,7 @@ def _class_folders(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
     for name in names:
-        if not name.isprintable():  # bytes that are no UTF-8, too: it must go into records and pages
+        if not name.isprintable():  # nor bytes that are not UTF-8: names go into records and pages
             raise UserError(f"{folder}: the folder {name!r} has a name that cannot be written; rename it")
     return names
 
@@ -105,7 +105,7 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def split_of(files: Sequence[Sequence[Path]]) -> ImageSplit:
-    """Return the training or test images made of files by class."""
+    """Return the training or test images, given the files of each class."""
     labels = np.repeat(np.arange(len(files), dtype=np.int64), [len(paths) for paths in files])
     return ImageSplit([path for paths in files for path in paths], labels)
 

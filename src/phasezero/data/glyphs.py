@@ -1,6 +1,6 @@
 """The embedded `glyphs` data set: 100 printed characters in many typefaces, split by typeface.
 
-GLYPHS.md beside this file says how the images were drawn, and from which typefaces.
+GLYPHS.md describes how the images were drawn, and from which typefaces.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILE = resources.files(__package__) / "glyphs.xz"
 FILE_SHA256 = "238e8f7dc8f0124a60ad71cb617e4243ddb040fd757c144a00b02d4c67149893"
 IMAGE_SIDE = 28
 
-# No flips: a mirrored letter is another one. Mean and deviation are those of the training images.
+# No flips: a mirrored letter is a different letter. Mean and deviation are those of the training images.
 PREPARATION = Preparation((0.0832,), (0.2475,), IMAGE_SIDE, View("pad", padding=2, flip=False))
 
 # The paper's shape (a long flat start, two drops) for a network that a CPU trains in a minute.
@@ -47,7 +47,7 @@ def load_glyphs(root: Path, argument: str = "") -> ImageData:
     if found != FILE_SHA256:
         raise UserError(
             f"the embedded data file {FILE.name} is damaged: its sha256 is {found}, expected {FILE_SHA256}; "
-            "install the package again"
+            "reinstall the package"
         )
     header_line, pixels = lzma.decompress(packed).split(b"\n", 1)
     header = json.loads(header_line)

@@ -31,7 +31,7 @@ _PLACES = ("", "imagenet", "ILSVRC/Data/CLS-LOC")
 _TRUTH_FILES = ("LOC_val_solution.csv", "*val*.txt", "synsets.txt")
 
 _WHAT_IS_NEEDED = (
-    "either sort the images into val/<wnid>/, or put beside val/ one of: LOC_val_solution.csv (Kaggle); "
+    "either sort the images into val/<wnid>/, or put one of these next to val/: LOC_val_solution.csv (Kaggle); "
     "val_ground_truth.txt with lines 'ILSVRC2012_val_00000001.JPEG n01751748'; "
     "imagenet_2012_validation_synset_labels.txt with one wnid per image, in the order of the images"
 )
@@ -44,7 +44,7 @@ def class_list(name: str) -> tuple[str, ...]:
 
 
 def _base(root: Path) -> Path | None:
-    """Return the folder that holds train/ and val/."""
+    """Return the folder that contains train/ and val/."""
     places = (root / place for place in _PLACES)
     return next((p for p in places if (p / "train").is_dir() and (p / "val").is_dir()), None)
 
@@ -59,8 +59,8 @@ def load_imagenet(name: str, root: Path, argument: str = "") -> ImageData:
     if base is None:
         looked = ", ".join(str(root / place) for place in _PLACES)
         raise UserError(
-            f"{name} was looked for in {looked}: none has both train/ and val/; ImageNet is given out at "
-            f"image-net.org (ILSVRC 2012) after registration: unpack it to train/<wnid>/ and val/"
+            f"{name} not found: none of {looked} has both train/ and val/; download ImageNet from "
+            f"image-net.org (ILSVRC 2012, after registration) and unpack it to train/<wnid>/ and val/"
         )
     train = folder.class_files(base / "train", wnids)
     in_folders = any((base / "val" / wnid).is_dir() for wnid in wnids)
@@ -88,7 +88,7 @@ def _by_truth(root: Path, base: Path, wnids: tuple[str, ...]) -> list[list[Path]
 
 
 def _find_truth(root: Path, base: Path, images: list[Path]) -> tuple[Path, dict[str, str]]:
-    """Return the ground-truth file and its wnid of each image's stem, from the first unambiguous file."""
+    """Return the first unambiguous ground-truth file, and its wnid for the stem of each image."""
     places = dict.fromkeys([base, base / "val", root, base / "ILSVRC2012_devkit_t12" / "data"])
     reasons = []
     for pattern in _TRUTH_FILES:
@@ -104,7 +104,7 @@ def _find_truth(root: Path, base: Path, images: list[Path]) -> tuple[Path, dict[
 
 
 def _read_truth(path: Path, images: list[Path]) -> dict[str, str] | str:
-    """Return the wnid of each stem, or why the file cannot be used."""
+    """Return the wnid of each stem, or the reason why the file cannot be used."""
     with path.open(encoding="utf-8", newline="", errors="replace") as file:
         if path.suffix == ".csv":  # ImageId,PredictionString: a wnid and a box, several times
             rows = [[row[0], *row[1].split()[:1]] for row in csv.reader(file) if len(row) > 1][1:]
@@ -152,6 +152,6 @@ register_data(
     **_all,
 )(_load_all)
 register_data("imagenet100-cwd", "100 ImageNet classes in CwD's order", **_cwd)(_load_cwd)
-register_data("imagenet100", "another name of imagenet100-cwd", presets=False, **_cwd)(_load_cwd)
+register_data("imagenet100", "alias of imagenet100-cwd", presets=False, **_cwd)(_load_cwd)
 register_data("imagenet100-lucir", "CwD's 100 classes in the order of LUCIR and AANets", **_lucir)(_load_lucir)
 register_data("imagenet100-podnet", "the first 100 ImageNet classes in PODNet's order", **_podnet)(_load_podnet)

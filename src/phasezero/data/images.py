@@ -63,13 +63,13 @@ class ImageSplit:
     @property
     def pixels(self) -> npt.NDArray[np.uint8]:
         if not isinstance(self.images, np.ndarray):
-            raise TypeError("images in memory are needed, these are files")
+            raise TypeError("expected images in memory, got files")
         return self.images
 
     @property
     def paths(self) -> Sequence[Path]:
         if isinstance(self.images, np.ndarray):
-            raise TypeError("image files are needed, these images are in memory")
+            raise TypeError("expected image files, got images in memory")
         return self.images
 
     def fingerprint(self, classes: Sequence[int]) -> str:
@@ -85,7 +85,7 @@ class ImageSplit:
 
 
 def _ends(path: Path) -> bytes:
-    """Return a file's size, beginning and end: enough to tell it from another without reading all of ImageNet."""
+    """Return a file's size, beginning and end: enough to tell files apart without reading all of ImageNet."""
     size = path.stat().st_size
     with path.open("rb") as file:
         beginning = file.read(END)

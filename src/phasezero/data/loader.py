@@ -1,4 +1,4 @@
-"""From images to batches. Sources here: images in memory, and files that threads read ahead. Another: photos.py.
+"""From images to batches. Sources: images in memory, files that threads read ahead, and resident photos (photos.py).
 
 A source yields *batch plans*, small tuples of tensors that name a batch and hold every random number it needs.
 `prepare` turns a plan into a batch; it is tensor work only and can be captured in a CUDA graph. The random numbers of
@@ -43,11 +43,11 @@ class ImageSource(ABC):
 
     @abstractmethod
     def train_batches(self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None) -> BatchPlans:
-        """Yield one epoch over the indices, shuffled, in this view or the data set's; the last batch may be smaller."""
+        """Yield an epoch over the shuffled indices, in this view or the data set's; the last batch may be smaller."""
 
     @abstractmethod
     def test_batches(self, indices: Tensor, batch_size: int) -> BatchPlans:
-        """Yield the indices in their order, in the test view."""
+        """Yield the indices in order, in the test view."""
 
     @abstractmethod
     def prepare(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
@@ -146,7 +146,7 @@ def draw_epoch(indices: Tensor, rng: Generator, view: View) -> tuple[Tensor, Uni
 
 
 def _factors(count: int, view: View, rng: Generator) -> Tensor:
-    """Draw brightness factors; nothing is drawn where the view leaves brightness alone."""
+    """Draw brightness factors; draw nothing if the view does not change brightness."""
     if not view.brightness:
         return torch.ones(count)
     return 1 + view.brightness * (2 * torch.rand(count, generator=rng) - 1)

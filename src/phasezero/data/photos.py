@@ -1,9 +1,9 @@
-"""Photos on the device: decoded once, packed as uint8, and cropped, resized and flipped there a batch at a time.
+"""Photos on the device: decoded once, packed as uint8, and cropped, resized and flipped there batch by batch.
 
-A photo is kept with its shorter side at `preparation.resize` where it is larger, as the test view has it, else as it
-is. A training view is sampled bilinearly between the four pixels around each point. Where it is scaled down (by
-resize / size * 4/3 at most, 1.52 for photos), Pillow averages over more pixels; doing so here as well would smooth a
-shrunk photo twice and bring it no nearer to the views of files (docs/protocols.md has the numbers).
+A photo whose shorter side is above `preparation.resize` is shrunk to it, as in the test view. A training view is
+sampled bilinearly between the four pixels around each point. Where it is scaled down (by resize / size * 4/3 at most,
+1.52 for photos), Pillow averages over more pixels. Doing the same here would smooth a shrunk photo twice and bring it
+no nearer to the views of files (docs/protocols.md has the numbers).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from phasezero.errors import UserError
 
 
 def _decode(path: Path, preparation: Preparation) -> tuple[tuple[int, int], list[npt.NDArray[np.uint8]]]:
-    """Return a photo's width and height, and what is kept: the shrunk photo, or a small photo and its test view."""
+    """Return a photo's size, and the pixels to keep: the shrunk photo, or a small photo and its test view."""
     image = files.read_image(path)
     if min(image.size) < preparation.resize:
-        # Enlarged by Pillow, whose roundings are its own, and only as far as it is seen.
+        # Enlarged by Pillow, to have the same rounding, and only the visible part.
         return image.size, [np.asarray(image), files.centre_view(image, preparation.resize, preparation.size)]
     shape = files.resized_shape(*image.size, preparation.resize)
     return image.size, [np.asarray(image.resize(shape, Image.Resampling.BILINEAR))]
 
 
 def _promised_pixels(paths: Sequence[Path], preparation: Preparation) -> list[int]:
-    """Return how many pixels are kept of each photo, by its header; turning a photo upright does not change that."""
+    """Return from its header how many pixels of each photo are kept; turning it upright does not change that."""
     pixels = []
     for width, height in files.image_sizes(tuple(paths)).tolist():
         small = min(width, height) < preparation.resize
@@ -46,19 +46,19 @@ def _promised_pixels(paths: Sequence[Path], preparation: Preparation) -> list[in
 
 
 class PackedPhotos:
-    """Keep all photos of a list one after the other in one tensor; a small photo is followed by its test view.
+    """Keep all photos of a list in one tensor; a small photo is followed by its test view.
 
-    Row i of `places` is photo i, row n + i its test view: (first pixel, height, width). A test view may be all of
-    what its row says, or a part of it: `test_boxes` [n, 4] has left, top, right and bottom.
+    Row i of `places` is photo i, row n + i its test view: (first pixel, height, width). `test_boxes` [n, 4] has the
+    left, top, right and bottom of the test view within its row.
     """
 
     def __init__(self, paths: Sequence[Path], preparation: Preparation, device: torch.device) -> None:
         count, size = len(paths), preparation.size
         promised = _promised_pixels(paths, preparation)
-        # One pixel more than there are, so that the last pixel has a neighbour too.
+        # One extra pixel, so that the last pixel has a neighbour too.
         self.pixels = torch.zeros(sum(promised) + 1, 3, dtype=torch.uint8, device=device)
         self.pairs = self.pixels.as_strided((sum(promised), 6), (3, 1))
-        """Each pixel with its right neighbour, in the same memory."""
+        """A view of the same memory: each pixel with its right neighbour."""
         self.originals = np.empty((count, 2), np.int64)
         """Width and height before the shrinking, upright."""
         places, self.test_boxes = np.empty((2 * count, 3), np.int64), np.empty((count, 4), np.float32)
@@ -80,12 +80,12 @@ class PackedPhotos:
         self.stored = places[:count, :0:-1]  # width and height
         self.places = torch.from_numpy(places).to(device)
         if device.type == "cuda":
-            torch.cuda.current_stream(device).synchronize()  # other runs look at it from streams of their own
+            torch.cuda.current_stream(device).synchronize()  # other runs read it on their own streams
 
     def random_boxes(self, chosen: npt.NDArray[np.int64], u: files.Uniforms) -> Tensor:
-        """Return [4, n]: what `random_resized_view` would cut out of each original, in the pixels that are kept of it.
+        """Return [4, n]: the crop of `random_resized_view` from each original, in the coordinates of the kept pixels.
 
-        At least a pixel each way: of the original as it is, and a quarter of its shorter side where it was shrunk.
+        It is at least a pixel wide and high in an original, and a quarter of the shorter side in a shrunk photo.
         """
         width, height = self.originals[chosen].T
         scale = (self.stored[chosen] / self.originals[chosen]).T
@@ -102,12 +102,12 @@ def _key(paths: Sequence[Path], preparation: Preparation, device: torch.device) 
 
 
 def bytes_to_pack(paths: Sequence[Path], preparation: Preparation, device: torch.device) -> int:
-    """Return the bytes that photos will take on the device: none where they are packed there already."""
+    """Return the bytes that photos will take on the device: zero if they are already packed there."""
     return 0 if _key(paths, preparation, device) in _packed else 3 * sum(_promised_pixels(paths, preparation))
 
 
 def packed(paths: Sequence[Path], preparation: Preparation, device: torch.device) -> PackedPhotos:
-    """Pack photos once for all who need them at a time: runs side by side, and a run with the oracle it trains."""
+    """Pack photos once for all simultaneous users: parallel runs, or a run and the oracle that it trains."""
     key = _key(paths, preparation, device)
     with _packing:
         found = _packed.get(key)
@@ -142,7 +142,7 @@ class ResidentPhotos(ImageSource):
         y, down = self._between(top, bottom, self.centres)
         columns = torch.where(mirrored > 0, self.size - self.centres, self.centres)
         x, across = self._between(left, right, columns)
-        # Beyond the last line and the last column nothing is mixed in: their points are on the pixels.
+        # Nothing beyond the last row and column is mixed in, because their points lie on pixels.
         lines = first + torch.stack([y, (y + 1).minimum(height - 1)]) * width
         index = lines[..., None] + x[:, None, :]
         pairs = self.photos.pairs.index_select(0, index.flatten()).view(*index.shape, 6).float()
@@ -154,8 +154,8 @@ class ResidentPhotos(ImageSource):
     def _between(self, low: Tensor, high: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
         """Return, along one axis, the pixel [n, size] before each point and how far the point is to the next pixel.
 
-        Pixel i has its centre at i + 1/2. As Pillow crops first and resizes then, what lies outside of the crop is
-        never mixed in: points are held between the centres of its first and its last pixel.
+        Pixel i has its centre at i + 1/2. As Pillow crops before it resizes, pixels outside the crop are never mixed
+        in: points are clamped between the centres of its first and last pixel.
         """
         at = low + centres * ((high - low) / self.size) - 0.5
         at = at.maximum(low).minimum(high - 1)  # a crop is never narrower than a pixel (random_boxes)

@@ -1,4 +1,4 @@
-"""Which source gives a run its batches: by where the images are, and for files by `engine.photos`."""
+"""Choose the source of a run's batches: by where the images are, and for files by `engine.photos`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def choose_photos(wanted: Literal["auto", "resident", "files"], data: ImageData,
 
 
 def free_memory(device: torch.device) -> int:
-    """Return bytes: of a GPU those that are free or only reserved by torch, of a CPU all that the machine has."""
+    """Return bytes of memory: of a GPU those free or only reserved by torch, of a CPU all that the machine has."""
     if device.type == "cuda":
         held_back = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + held_back
     if not hasattr(os, "sysconf"):  # Windows
-        raise UserError("engine.photos: the size of the memory is not known here; use engine.photos=files")
+        raise UserError("engine.photos: the size of the memory is unknown on this system; use engine.photos=files")
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -1,7 +1,7 @@
-"""The stream: in which order classes come, and how they are cut into phases.
+"""The stream: the order of the classes, and how they are divided into phases.
 
-Everything downstream speaks of a class by its *position* in the order: positions 0..B-1 are phase 0, the next
-S are phase 1, and so on, so that a label indexes the growing head's output directly.
+Everything downstream identifies a class by its *position* in the order. Positions 0..B-1 are phase 0, the next S are
+phase 1, and so on, so a label indexes the growing head's output directly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ORDER_NAMES = ("natural", "seed1993", "podnet-1", "podnet-2", "podnet-3")
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase: `new` classes come to `old` known classes.
+    """A phase: `new` classes are added to `old` known classes.
 
     >>> from phasezero import Phase
     >>> Phase(index=1, old=50, new=10).seen
@@ -77,7 +77,7 @@ def class_order(name: str | Sequence[int], classes: int) -> tuple[int, ...]:
 
 
 def cut_phases(classes: int, base: int, step: int, sizes: Sequence[int] = ()) -> tuple[Phase, ...]:
-    """Cut B classes first, then S at a time; or the given list of sizes, which may be uneven."""
+    """Divide the classes into B first and then S at a time, or by a list of sizes, which may be uneven."""
     later = classes - base
     if not sizes:
         if not 1 <= base <= classes:
@@ -101,7 +101,7 @@ def cut_phases(classes: int, base: int, step: int, sizes: Sequence[int] = ()) ->
 def make_stream(
     classes: int, order: str | Sequence[int], base: int, step: int, sizes: Sequence[int] = ()
 ) -> ClassStream:
-    """Return the stream of a data set with so many classes."""
+    """Return the stream of a data set with this number of classes."""
     indices = class_order(order, classes)
     phases = cut_phases(len(indices), base, step, sizes)
     order_name = order if isinstance(order, str) else "list"

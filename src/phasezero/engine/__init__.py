@@ -1,1 +1,1 @@
-"""The engine: the one trainer, its steps, and where they run."""
+"""The engine: the trainer, its steps, and the devices that they run on."""

@@ -1,4 +1,4 @@
-"""Callbacks: they watch a run and never change it. A progress bar, a log and TensorBoard are callbacks."""
+"""Callbacks watch a run and never change it. A progress bar, a log and TensorBoard are callbacks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from phasezero.records.run import PhaseRecord
 
 @dataclass(frozen=True)
 class PhaseResult:
-    """What a trained phase leaves behind."""
+    """The results of a trained phase."""
 
     phase: Phase
     predictions: Predictions
-    """On the test images of all seen classes."""
+    """Predictions on the test images of all seen classes."""
     record: PhaseRecord
     """The phase's block of the run's record: accuracies, losses, seconds."""
 
@@ -35,16 +35,16 @@ class Callback:
     """
 
     def on_phase_reused(self, record: PhaseRecord) -> None:
-        """Phase 0 was found in a store, with this record; the run begins with phase 1."""
+        """Handle a phase 0 that was found in a store, with this record; the run begins with phase 1."""
 
     def on_run_start(self, phases: int, images: int) -> None:
-        """The run begins: so many phases, so many images to train on in all, epochs counted."""
+        """Handle the start of a run, given its phases and the images to train on in all epochs of all phases."""
 
     def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
-        """An epoch of a stage ended, with this mean loss; `images` count towards the images of the run."""
+        """Handle the end of an epoch with its mean loss; `images` count towards the images of the run."""
 
     def on_phase_end(self, result: PhaseResult) -> None:
-        """A phase was trained and evaluated."""
+        """Handle the end of a phase, which was trained and evaluated."""
 
 
 def _forwarded(name: str) -> Any:
@@ -52,10 +52,10 @@ def _forwarded(name: str) -> Any:
 
 
 class ForwardingCallback(Callback):
-    """Base of callbacks that pass every call on."""
+    """Base of callbacks that forward every call."""
 
     forward: Callable[..., None]
-    """Called with the name of a method and its arguments."""
+    """The function to call with the name of a method and its arguments."""
 
     on_phase_reused = _forwarded("on_phase_reused")
     on_run_start = _forwarded("on_run_start")
@@ -64,7 +64,7 @@ class ForwardingCallback(Callback):
 
 
 class CallbackList(ForwardingCallback):
-    """Call several callbacks as one."""
+    """Forward calls to several callbacks."""
 
     def __init__(self, callbacks: Iterable[Callback]) -> None:
         self.callbacks = list(callbacks)
@@ -75,7 +75,7 @@ class CallbackList(ForwardingCallback):
 
 
 class OracleCallback(Callback):
-    """Pass on the epochs of an oracle that a run trains in phase 0; the run did not announce their images."""
+    """Forward the epochs of an oracle that a run trains in phase 0, whose images the run did not announce."""
 
     def __init__(self, callback: Callback) -> None:
         self.callback = callback

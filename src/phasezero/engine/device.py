@@ -1,4 +1,4 @@
-"""Where and in which precision a run is computed; settles what the configuration left on `auto`."""
+"""The device, precision and engine of a run; resolves what the configuration leaves at `auto`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from phasezero.plugins import loaded_plugins
 from phasezero.records.run import Environment
 
 COMPILATION_PAYS = 20_000
-"""Steps of one shape after which compiling has paid: it takes 5 to 30 s and spares a few tenths of a millisecond."""
+"""Steps of one shape after which compiling pays off: it takes 5 to 30 s and saves a few tenths of a ms per step."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Device:
 
     @classmethod
     def choose(cls, wanted: Engine, steps: int = 0) -> Device:
-        """Choose fp16, captured on a GPU; float32, eager elsewhere; or what was asked for, if it can be had.
+        """Choose what was requested, by default fp16 and captured on a GPU, float32 and eager elsewhere.
 
-        Compiled as well, where as many `steps` are to come as make up for the time it takes.
+        Steps are also compiled if there are enough `steps` to make up for the time it takes.
         """
         name = wanted.device
         if name == "auto":
@@ -57,7 +57,7 @@ class Device:
             raise UserError(f"engine.engine: {engine!r} needs a CUDA device; use --engine eager")
         precision = wanted.precision
         if precision == "auto":
-            precision = "fp16" if on_gpu else "fp32"  # what the paper's numbers were verified in
+            precision = "fp16" if on_gpu else "fp32"  # the paper's numbers were verified in it
         if precision == "tf32" and not on_gpu:
             raise UserError("engine.precision: 'tf32' needs a CUDA device; use fp32 or bf16")
         return cls(device, precision, engine, wanted.threads or torch.get_num_threads())
@@ -73,18 +73,18 @@ class Device:
 
     def synchronize(self) -> None:
         if self.torch.type == "cuda":
-            # The own stream: others may be capturing, which waiting for the whole device would break.
+            # Only this stream: waiting for the whole device would break captures of other runs.
             torch.cuda.current_stream(self.torch).synchronize()
 
     @contextlib.contextmanager
     def settings(self) -> Iterator[None]:
-        """Set threads, cuDNN's search and TF32 for a while; matrix products stay in float32.
+        """Set threads, cuDNN's search and TF32 within a block; matrix products stay in float32.
 
-        All runs of a process share them: the first run to enter sets them and the last run to leave resets them.
+        All runs of a process share these settings. The first run to enter sets them, the last run to leave resets them.
         """
         with _SHARED.lock:
             if not _SHARED.users:
-                search = self.engine == "eager"  # a captured step has its own (step.py)
+                search = self.engine == "eager"  # a captured step sets its own (step.py)
                 _SHARED.before = _set_switches(self.threads, search, self.precision != "fp32", False)
             _SHARED.users += 1
         try:
@@ -97,11 +97,11 @@ class Device:
 
 
 _SHARED = SimpleNamespace(lock=threading.Lock(), users=0, before=())
-"""The switches that all runs of a process share: how many runs use them, and what they were before."""
+"""The settings that all runs of a process share: how many runs use them, and their values before."""
 
 
 def _set_switches(threads: int, search: bool, cudnn_tf32: bool, matmul_tf32: bool) -> tuple[int, bool, bool, bool]:
-    """Set threads, cuDNN's search for algorithms, and TF32; return what was set before."""
+    """Set threads, cuDNN's search for algorithms, and TF32; return the previous values."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     before = torch.get_num_threads(), cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32
     torch.set_num_threads(threads)
@@ -110,7 +110,7 @@ def _set_switches(threads: int, search: bool, cudnn_tf32: bool, matmul_tf32: boo
 
 
 def environment(device: Device, photos: Photos | None = None) -> Environment:
-    """Return what a record says about the machine and the versions that computed it."""
+    """Return the machine and the versions for a record."""
     on_gpu = device.torch.type == "cuda"
     found = Environment(
         phasezero=__version__,
@@ -134,7 +134,7 @@ def environment(device: Device, photos: Photos | None = None) -> Environment:
 
 
 def processor_name() -> str:
-    """Return the CPU's model where Linux tells it, else what the platform calls it."""
+    """Return the CPU's model on Linux, elsewhere the platform's name for it."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -1,4 +1,4 @@
-"""Evaluation: features of images, and every classifier's answers on the test images."""
+"""Evaluation: features of images, and the predictions of every classifier on test images."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CPU_BATCH = 64  # works out of its caches: 500 take a third longer
 
 
 class Predictions(NamedTuple):
-    """Answers on test images."""
+    """Predictions on test images."""
 
     truth: Labels
     by: Mapping[str, Labels]
-    """By classifier: `head`; `nearest_mean` where there are exemplars; `uncorrected` where the head corrects a bias."""
+    """By classifier: `head`, `nearest_mean` if there are exemplars, `uncorrected` if the head corrects a bias."""
 
 
 def evaluate_images(
@@ -33,7 +33,7 @@ def evaluate_images(
     """Return `take` of the model's output on each image (test view, evaluation mode), in the order given."""
     was_training, half_precision = model.training, model.half_precision
     model.eval()
-    model.half_precision = None  # reported and kept numbers are never in half precision; it costs little
+    model.half_precision = None  # numbers in records are never in half precision; it costs little
     if next(model.parameters()).device.type == "cpu":
         batch_size = min(batch_size, CPU_BATCH)
     with torch.inference_mode():
@@ -50,7 +50,7 @@ def pooled_features(model: IncrementalModel, source: ImageSource, indices: Tenso
 
 
 def exemplar_means(features: Tensor, counts: Sequence[int]) -> Tensor:
-    """Return iCaRL's class means: of the exemplars' unit features [sum of counts, d], made unit again."""
+    """Return iCaRL's class means of unit exemplar features [sum of counts, d], scaled to unit length again."""
     means = [part.mean(0) for part in F.normalize(features, dim=1).split(list(counts))]
     return F.normalize(torch.stack(means), dim=1)
 
@@ -58,10 +58,10 @@ def exemplar_means(features: Tensor, counts: Sequence[int]) -> Tensor:
 def predict(
     model: IncrementalModel, source: ImageSource, indices: Tensor, batch_size: int, means: Tensor | None
 ) -> Predictions:
-    """Classify images: the head's answer is its largest logit, nearest-mean's the mean nearest to the unit feature."""
+    """Classify images by the largest logit of the head and by the class mean nearest to the unit feature."""
     takes: dict[str, Callable[[Output], Tensor]] = {"head": lambda output: output.logits.argmax(1)}
     if means is not None:
-        # Of unit vectors the nearest has the largest product.
+        # For unit vectors the nearest mean has the largest product.
         takes["nearest_mean"] = lambda output: (F.normalize(output.features, dim=1) @ means.T).argmax(1)
     if model.head.corrects_bias:
         takes["uncorrected"] = lambda output: output.similarities.argmax(1)

@@ -20,7 +20,7 @@ from phasezero.nets import IncrementalModel
 
 @dataclass(frozen=True)
 class TrainedOracle:
-    """Provide the oracle: from a checkpoint where a path is given, else from the store, else trained now."""
+    """Provide the oracle: from a checkpoint if a path is given, otherwise from the store, or trained now."""
 
     config: RunConfig
     data: ImageData
@@ -31,8 +31,8 @@ class TrainedOracle:
         """Return the frozen oracle; `path` is a checkpoint, or empty."""
         protocol = self.config.protocol
         classes = len(stream_of(protocol, len(self.data.class_ids)).order)
-        # With the run's own memory rule, though it needs no exemplars: so it is the very phase 0 of a run of all
-        # classes, and the two share one entry of the store.
+        # It needs no exemplars but has the run's memory rule, so it equals phase 0 of a run on all classes, and the
+        # two share an entry of the store.
         all_at_once = replace(protocol, phase_sizes=(classes,))
         config = replace(self.config, name=f"oracle/{protocol.data}", protocol=all_at_once, initial=())
         trainer = Trainer(config, self.data, OracleCallback(self.callback) if self.callback else None)
@@ -48,10 +48,10 @@ class TrainedOracle:
         saved = load_checkpoint(Path(path))
         other, mine, seen = RunConfig.from_record(saved.config), self.config, saved.phases[-1]["seen_classes"]
         order, its = (stream_of(one.protocol, len(self.data.class_ids)).order for one in (mine, other))
-        if seen < len(order) - 1:  # the authors' own oracle lacked one class
+        if seen < len(order) - 1:  # the authors' own oracle lacked a class
             raise UserError(f"oracle {path} has seen {seen} classes, the run has {len(order)}")
-        if other.network != mine.network:  # shapes would fit where only the last ReLU differs
-            raise UserError(f"oracle {path} is not of the network {mine.network.name!r} as it is here")
+        if other.network != mine.network:  # shapes would fit even if the last ReLU differs
+            raise UserError(f"oracle {path} has other network settings than this run ({mine.network.name!r})")
         if other.protocol.data != mine.protocol.data:
             raise UserError(
                 f"oracle {path} was trained on {other.protocol.data!r}, the run is on {mine.protocol.data!r}"
@@ -65,4 +65,4 @@ class TrainedOracle:
         try:
             model.backbone.load_state_dict(backbone)
         except RuntimeError:
-            raise UserError(f"oracle {path} is not of the network {mine.network.name!r}") from None
+            raise UserError(f"oracle {path} does not fit the network {mine.network.name!r}") from None

@@ -1,4 +1,4 @@
-"""Training that survives: finished phases are saved, and found again instead of computed again."""
+"""Resumable training: finished phases are saved and restored instead of trained again."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.records.run import PhaseRecord
 
-TEACHER_TAKES = 2  # times as long as phase 0 per image: on the safe side for most methods
+TEACHER_TAKES = 2  # time per image relative to phase 0: a generous guess for most methods
 
 
 @dataclass(frozen=True)
 class Saving:
-    """What of a run is saved, and until when it may train."""
+    """What is saved of a run, and until when it may train."""
 
     checkpoint: Path | None = None
     """Each finished phase is saved here, and a run that finds a checkpoint continues from it."""
     store: Path | None = None
     """A folder of finished phase-0 states, shared between runs that have the same phase 0."""
     keep_phases: bool = False
-    """Whether the states after all phases stay beside the checkpoint, in files of their own."""
+    """Whether the state after each phase is also kept, in its own file next to the checkpoint."""
     deadline: Deadline | None = None
-    """The run stops (OutOfTimeError) after a phase when another like it would not be finished in time."""
+    """The run stops (OutOfTimeError) after a phase if the next phase would not be finished in time."""
 
 
 def train_phases(trainer: Trainer, saving: Saving) -> Trained:
-    """Train all phases: from the checkpoint on, or from a stored phase 0 on, or from the start."""
+    """Train all phases, starting from the checkpoint, from a stored phase 0 or from scratch."""
     clock, checkpoint = time.perf_counter(), saving.checkpoint
     store = PhaseZeroStore(saving.store) if saving.store is not None else None
     phases: list[PhaseRecord] = []
     reused, key = False, ""
 
     def save(seconds: float) -> None:
-        """Save the last finished phase; raise OutOfTimeError where the next phase would come too late."""
+        """Save the last finished phase; raise OutOfTimeError if the next phase would not be finished in time."""
         if checkpoint is not None:
-            # The file to continue from comes last: a run killed between the two does this phase again, and keeps it.
+            # The checkpoint comes last: a run killed between the two writes trains this phase again, and keeps it.
             kept = [phase_checkpoint(checkpoint, len(phases) - 1)] if saving.keep_phases else []
             for path in (*kept, checkpoint):
                 save_checkpoint(path, trainer, Trained(phases, seconds, reused))

@@ -1,4 +1,4 @@
-"""Whether a configuration can run on its data, and how much there is to do: known before anything is computed."""
+"""Check a configuration against its data, and count the images to train on, before anything is computed."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from phasezero.nets import NETWORKS, fits_network
 
 @dataclass(frozen=True)
 class Setup:
-    """What `check` found out about a run."""
+    """The results of `check`."""
 
     stream: ClassStream
     device: Device
     photos: Photos | None
     images: list[int]
-    """Images to train on in each phase, epochs counted."""
+    """Images to train on in each phase, times epochs."""
 
 
 def check(config: RunConfig, data: ImageData) -> Setup:
-    """Raise UserError where this configuration cannot run on this data."""
+    """Raise UserError if this configuration cannot run on this data."""
     stream = stream_of(config.protocol, len(data.class_ids))
     sizes = np.bincount(data.train.labels, minlength=len(data.class_ids))[list(stream.order)]
     _check_memory(config.protocol.memory, [data.class_names[index] for index in stream.order], sizes.tolist())
@@ -42,7 +42,7 @@ def check(config: RunConfig, data: ImageData) -> Setup:
         raise UserError(f"method {config.method.name!r} does not work with network.name={network}; choose {fitting}")
     for term in config.initial:
         if term.file and not Path(term.file).is_file():
-            raise UserError(f"initial {term.name}: there is no file {term.file}")
+            raise UserError(f"initial {term.name}: no such file: {term.file}")
     first = int(sizes[: stream.phases[0].seen].sum())
     device = Device.choose(config.engine, config.training.first.steps(first))
     photos = choose_photos(config.engine.photos, data, device.torch)
@@ -50,7 +50,7 @@ def check(config: RunConfig, data: ImageData) -> Setup:
 
 
 def stream_of(protocol: Protocol, classes: int) -> ClassStream:
-    """Return the class stream of a protocol on data of so many classes."""
+    """Return the class stream of a protocol on data with this number of classes."""
     return make_stream(classes, protocol.class_order, protocol.base, protocol.step, protocol.phase_sizes)
 
 
@@ -78,5 +78,5 @@ def images_by_phase(config: RunConfig, stream: ClassStream, class_sizes: Sequenc
 
 
 def trains_an_oracle(config: RunConfig) -> bool:
-    """Tell whether a term needs a model of all classes and was given no file of one."""
+    """Tell whether a term needs an oracle and was given no checkpoint of it."""
     return any(TERMS[term.name].looks_ahead and not term.file for term in config.initial)

@@ -1,4 +1,4 @@
-"""Run a stage: its step, its images, one epoch at a time."""
+"""Run a stage, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from phasezero.methods.stage import Loss, Stage
 from phasezero.nets import IncrementalModel
 from phasezero.nets.model import compiled
 
-# Steps of a stage after which cuDNN's search for algorithms has paid. BiC's fit has 400, of another size each phase.
+# Steps of a stage after which cuDNN's search pays off. BiC's fit has 400, with another batch size in each phase.
 SEARCH_PAYS = 1_000
 COLLAPSED = 1e-3  # largest distance of unit features from their mean; near 1 in a network that has learned
 
 
 class PendingNumber:
-    """A number on its way from the device; unlike float() of a tensor, reading it waits for no work queued later."""
+    """A number that is being copied from the device. Unlike float(tensor), reading it does not wait for later work."""
 
     def __init__(self, value: Tensor) -> None:
         self.value, self.arrival = value, None
@@ -42,7 +42,7 @@ class PendingNumber:
 
 
 class StagePass:
-    """One stage, ready to run epochs. `loss` is the stage's own plus what the phase adds to it."""
+    """A stage that is ready to run epochs. `loss` is the stage's own loss plus that of phase-0 terms."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class StagePass:
         self.program = StepProgram(model, watched, loss, stage, source, device.torch)
         self.step = self.program.run if device.engine == "eager" else CapturedStep(self.program)
         size, steps = stage.schedule.batch_size, stage.schedule.steps(len(indices))
-        if steps >= SEARCH_PAYS:  # for whole batches: only the last batch of an epoch is smaller
+        if steps >= SEARCH_PAYS:  # for full batches: only the last batch of an epoch is smaller
             self.program.searched_size = size
         if device.engine == "compiled":
-            # A stage that leaves the network as it is is short, and its batch size may change from phase to phase.
+            # A stage that does not train the network is short, and its batch size may change from phase to phase.
             for one in (model, watched) if stage.batch_statistics else ():
                 if one is not None:
                     one.compiled_sizes.add(size)
-            # The loss changes from phase to phase, so only a long stage has it compiled.
+            # The loss changes from phase to phase, so it is compiled only for a long stage.
             if steps >= COMPILATION_PAYS:
                 self.program.compiled_loss, self.program.compiled_size = compiled(self.program.compute_loss), size
 
@@ -90,7 +90,7 @@ class StagePass:
 
     @contextmanager
     def gradients(self) -> Iterator[None]:
-        """Turn gradients on for the stage's parameters alone, for as long as it runs."""
+        """Enable gradients only for the stage's parameters, while it runs."""
         wanted = {id(parameter) for parameter in (*self.stage.parameters, *self.stage.accumulate)}
         before = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
         for parameter, _ in before:
@@ -102,7 +102,7 @@ class StagePass:
                 parameter.requires_grad_(needed)
 
     def close(self) -> None:
-        """Free the gradients, but for those that continue to accumulate."""
+        """Free the gradients, except those that continue to accumulate."""
         for parameter in self.program.fresh:
             parameter.grad = None
 
@@ -117,9 +117,9 @@ def check_divergence(loss: float, limit: float, where: str, stage: Stage) -> Non
 
 
 def check_collapse(features: Tensor, where: str) -> None:
-    """Raise DivergenceError where images of different classes have the same features, or features that are not finite.
+    """Raise DivergenceError if images of different classes have equal features, or features are not finite.
 
-    A heavy CwD can lead there, since equal features have no correlation, and so can the last step, which no loss sees.
+    A large CwD weight can cause this (equal features have no correlation), and so can the last step, unseen by a loss.
     """
     if not features.isfinite().all():
         raise DivergenceError(

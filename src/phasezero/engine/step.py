@@ -1,8 +1,8 @@
-"""One training step, run as it is (eager) or captured once as a CUDA graph and replayed.
+"""A training step, run eagerly or captured once as a CUDA graph and replayed.
 
-The whole step is one function of a batch plan: prepare the batch, forward, teacher, loss, backward, optimiser.
-Captured, it costs one launch and never waits for the host. Each batch size has its own graph (the epoch's
-last batch is smaller); the learning rate lives in a tensor, so that it moves without a new capture.
+The whole step is a function of a batch plan: prepare the batch, forward, teacher, loss, backward, optimiser. A captured
+step costs one launch and never waits for the host. Each batch size has its own graph (the last batch of an epoch is
+smaller). The learning rate is a tensor, so it can change without a new capture.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from phasezero.nets import Features, IncrementalModel, Output
 
 @contextlib.contextmanager
 def algorithm_search(wanted: bool) -> Iterator[None]:
-    """Let cuDNN try every algorithm or not; it takes a second or two for each new size."""
+    """Turn cuDNN's search for algorithms on or off; it takes a second or two for each new size."""
     cudnn = torch.backends.cudnn
     before = cudnn.benchmark, cudnn.benchmark_limit
     cudnn.benchmark, cudnn.benchmark_limit = wanted, 0
@@ -33,9 +33,9 @@ def algorithm_search(wanted: bool) -> Iterator[None]:
 
 
 class LossScale:
-    """Dynamic loss scaling for float16, whose small gradients would vanish otherwise.
+    """Dynamic loss scaling for float16, in which small gradients would otherwise vanish.
 
-    Unlike torch.amp.GradScaler it can be captured: the optimiser's kernel reads `overflow`, and the host is not asked.
+    Unlike torch.amp.GradScaler it can be captured: the optimiser's kernel reads `overflow` without the host.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -48,12 +48,12 @@ class LossScale:
         torch._amp_foreach_non_finite_check_and_unscale_(gradients, self.overflow, self.scale.reciprocal())
 
     def update(self) -> None:
-        """GradScaler's defaults: halved after an overflow, doubled after 2,000 steps without one."""
+        """The scale, as in GradScaler: halved after an overflow, doubled after 2,000 steps without overflow."""
         torch._amp_update_scale_(self.scale, self.calm_steps, self.overflow, 2.0, 0.5, 2000)
 
 
 class StepProgram:
-    """What a step does. It sums the losses on the device, to be read once an epoch."""
+    """The computation of a step. It sums losses on the device, to be read once per epoch."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class StepProgram:
         momentum, decay = stage.schedule.momentum, stage.schedule.weight_decay
         self.optimizer = torch.optim.SGD(stage.parameters, self.learning_rate, momentum, weight_decay=decay, fused=True)
         for parameter in stage.parameters:
-            # Zero momentum gives the same first step as none, and leaves no first-step branch to capture.
+            # Zero momentum gives the same first step as no momentum, without a first-step branch in the capture.
             self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self.summed, self.gradient_sums = list(stage.accumulate), list[Tensor]()
         for parameter in self.summed:
-            # Left at the parameter: another program that sums the same gradients continues this sum.
+            # Stored on the parameter, so that another program with the same gradients continues this sum.
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             self.gradient_sums.append(parameter.grad)
         accumulated = set(map(id, self.summed))
@@ -122,7 +122,7 @@ class StepProgram:
         self.loss_sum += loss.detach() * len(labels)
 
     def _add_up(self) -> None:
-        """Add up gradients that are never set back: the optimiser sees their sum over all steps without overflow."""
+        """Sum gradients that are never reset: the optimiser sees their sum over all steps without overflow."""
         for parameter, total in zip(self.summed, self.gradient_sums, strict=True):
             gradient = parameter.grad
             if gradient is not None:
@@ -140,15 +140,15 @@ class StepProgram:
 
 
 class CapturedStep:
-    """Replay a program as CUDA graphs, one for each batch shape it meets."""
+    """Replay a program as CUDA graphs, one for each batch shape."""
 
     WARM_UP = 3  # runs before a capture: cuDNN picks its algorithms, libraries allocate their workspaces
 
     def __init__(self, program: StepProgram) -> None:
         self.program = program
         if program.teacher is not None:
-            # Neither network fills the device, so they share it. (Not without a graph: what the teacher gives
-            # would be freed on the wrong stream.)
+            # Neither network fills the device, so they share it. (Only in a graph: otherwise the teacher's
+            # output would be freed on the wrong stream.)
             program.teacher_stream = current_streams(program.device).teacher
         self.graphs: dict[tuple[torch.Size, ...], tuple[torch.cuda.CUDAGraph, BatchPlan]] = {}
 
@@ -167,14 +167,14 @@ class CapturedStep:
             inputs, stream = tuple(part.clone() for part in plan), current_streams(self.program.device).capture
             self._warm_up(inputs, stream)
             graph = torch.cuda.CUDAGraph()
-            # The mode: what other threads do meanwhile on streams of their own does not concern this capture.
+            # Thread-local mode: other threads may use their own streams during this capture.
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 self.program.run(inputs)
             self.program.capture_seconds += time.perf_counter() - clock
         return graph, inputs
 
     def _warm_up(self, inputs: BatchPlan, stream: torch.cuda.Stream) -> None:
-        """Run the program, which trains, and restore what it changed, so that a captured run equals an eager one."""
+        """Run the program and restore what it changed, so that a captured run equals an eager run."""
         before = [tensor.detach().clone() for tensor in self.program.state()]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):

@@ -1,8 +1,8 @@
-"""The store of finished phase-0 states. The name of a state is a hash of everything that went into it.
+"""The store of finished phase-0 states. The key of a state is a hash of everything that it depends on.
 
 S=10, 5 and 2 share their phase 0, as do LUCIR and AANet, and an oracle is the phase 0 of all classes. An entry is a
-checkpoint file with a note beside it. An entry whose file does not match the note's digest, whose note has another
-key, or whose images have other indices, is never used.
+checkpoint file and a note. An entry whose file does not match the note's sha256, whose note has another key, or whose
+images have other indices, is never used.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from phasezero.records.run import Environment, PhaseRecord
 NOTE = "phasezero-stored-1"
 
 NOT_READ = {"name", "protocol.base", "protocol.step", "protocol.phase_sizes", "method.variant", "engine.loss_limit"}
-"""Fields that a finished phase 0 does not depend on, besides those that are declared with `later`."""
+"""Fields that a finished phase 0 does not depend on, in addition to those declared with `later`."""
 REPLACED = {"protocol.data", "protocol.class_order", "protocol.memory", "method.name"} | {
     f"engine.{name}" for name in ("device", "precision", "engine", "threads", "photos")
 }
-"""Fields that the key replaces by what they led to: classes, images, exemplars of a class, device and precision."""
+"""Fields that the key replaces by their results: classes, images, exemplars per class, device and precision."""
 
 CODE = ("data/*", "nets/*", "engine/*", "memory", "schedule", "seeding", "records/metrics", "records/run")
-"""Files of the package that every phase 0 runs through."""
+"""Files of the package that every phase 0 uses."""
 
 
 def phase_zero_settings(config: RunConfig) -> dict[str, Any]:
-    """Return the settings that a finished phase 0 may depend on: all but those that are known not to matter."""
+    """Return the settings that a finished phase 0 may depend on: all except those known not to matter."""
     found = {key: value for key, value in leaves(_first_values(config)) if key not in NOT_READ | REPLACED}
     quota = MemoryRule.parse(config.protocol.memory).quota(config.protocol.first_classes)
     method = METHODS[config.method.name].phase_zero_like or config.method.name
@@ -75,7 +75,7 @@ def phase_zero_of(config: RunConfig) -> str:
 
 
 def phase_zero_key(trainer: Trainer, made_in: Environment | None = None) -> str:
-    """Return a hash of all that a finished phase 0 depends on, the machine (this or a record's) included."""
+    """Return a hash of all that a finished phase 0 depends on, including the machine (this or a record's)."""
     config, order = trainer.config, trainer.stream.order
     made_in = made_in or environment(trainer.device, trainer.setup.photos)
     inputs = {
@@ -87,7 +87,7 @@ def phase_zero_key(trainer: Trainer, made_in: Environment | None = None) -> str:
         "device": [made_in["device_name"], made_in["precision"], made_in["engine"], made_in.get("photos")],
         # Rounding depends on the number of threads.
         "threads": made_in["threads"] if made_in["device"] == "cpu" else 0,
-        # What terms know beyond phase 0: the content of a file, or all classes of the stream.
+        # What terms use beyond phase 0: the content of a file, or all classes of the stream.
         "ahead": [
             _digest(Path(term.file)) if term.file else trainer.contents(order)
             for term in config.initial
@@ -99,10 +99,10 @@ def phase_zero_key(trainer: Trainer, made_in: Environment | None = None) -> str:
 
 
 def code_hash(config: RunConfig) -> str:
-    """Return a hash of the source code that phase 0 runs through; comments and docstrings do not count.
+    """Return a hash of the source code that phase 0 uses; comments and docstrings do not count.
 
-    That is all of data, nets and engine, and the files of the method, the network and the terms, plug-ins included. The
-    code that loads a data set is left out, since the key covers the images themselves.
+    This is all of data, nets and engine, and the files of the method, the network and the terms, including plug-ins.
+    The code that loads a data set is left out, since the key covers the images themselves.
     """
     method, network = METHODS[phase_zero_settings(config)["method"]], NETWORKS[config.network.name]
     terms = [TERMS[term.name] for term in config.initial]
@@ -115,7 +115,7 @@ def code_hash(config: RunConfig) -> str:
     paths = {path for part in code for path in package.glob(f"{part}.py")}
     for name in modules:
         source = getattr(sys.modules.get(name), "__file__", None)
-        if source is None:  # a notebook: whether its code changed cannot be told
+        if source is None:  # in a notebook, where changes of the code cannot be detected
             return uuid.uuid4().hex
         paths.add(Path(source))
     texts = sorted((path.name, _code_of(path)) for path in paths)
@@ -139,7 +139,7 @@ def _add_modules(name: str, found: set[str]) -> None:
 
 @functools.cache
 def _code_of(path: Path) -> str:
-    """Return a file's syntax tree as text, without docstrings; of a compiled module the digest."""
+    """Return a file's syntax tree as text, without docstrings; for a compiled module its sha256."""
     if path.suffix != ".py":
         return _digest(path)
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -150,20 +150,20 @@ def _code_of(path: Path) -> str:
 
 
 class Entry:
-    """A stored state: a checkpoint file, a note beside it, and a lock that is held while they are made."""
+    """A stored state: a checkpoint file, a note, and a lock that is held while they are made."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.key, self.path = key, folder / f"{key}.safetensors"
         self.note_path, self.lock = folder / f"{key}.json", folder / f".{key}.lock"
         self.note: dict[str, Any] = {}
-        """The run that made it, its seed and seconds, the key and the file's digest. Empty where it cannot be read."""
+        """The run that made it, its seed and seconds, the key and the file's sha256. Empty if it cannot be read."""
         with contextlib.suppress(OSError, ValueError):
             found = json.loads(self.note_path.read_text())
             self.note = found if isinstance(found, dict) else {}
 
     @property
     def sound(self) -> bool:
-        """Tell whether the file is what was written, and under this key."""
+        """Tell whether the file is intact and belongs to this key."""
         mine = self.path.exists() and self.note.get("key") == self.key
         return mine and _digest(self.path) == self.note.get("sha256")
 
@@ -173,7 +173,7 @@ class PhaseZeroStore:
         self.folder = folder
 
     def find(self, key: str, trainer: Trainer) -> Checkpoint | None:
-        """Return the entry of a key; None if it cannot be trusted, or if its images have other indices by now."""
+        """Return the entry of a key; None if it is damaged, or if its images have other indices now."""
         entry = Entry(self.folder, key)
         if entry.sound:
             with contextlib.suppress(UserError):
@@ -182,13 +182,13 @@ class PhaseZeroStore:
 
     @contextlib.contextmanager
     def claim(self, key: str) -> Iterator[None]:
-        """Hold an entry while it is made: other runs that want the same entry wait, and then find it."""
-        if fcntl is None:  # Windows: nobody waits, and a phase 0 may be trained twice
+        """Lock an entry while it is made: other runs that need the same entry wait, and then find it."""
+        if fcntl is None:  # Windows: no lock, so a phase 0 may be trained twice
             yield
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         with Entry(self.folder, key).lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # given up with the file, even by a process that dies
+            fcntl.flock(file, fcntl.LOCK_EX)  # released with the file, even if the process dies
             yield
 
     def keep(self, key: str, trainer: Trainer, phase: PhaseRecord, seconds: float) -> None:
@@ -202,11 +202,11 @@ class PhaseZeroStore:
         write_whole(entry.note_path, json.dumps(note, indent=1) + "\n")
 
     def entries(self) -> Iterator[Entry]:
-        """Yield all entries, also those that cannot be trusted: a note without a file, a file without a note."""
+        """Yield all entries, including damaged entries: a note without a file, a file without a note."""
         if not self.folder.is_dir():
-            raise UserError(f"store {self.folder}: there is no such folder")
+            raise UserError(f"store {self.folder}: no such folder")
         found = [path for suffix in ("json", "safetensors") for path in self.folder.glob(f"*.{suffix}")]
-        # By their names: other files in the folder belong to somebody and are neither damaged nor pruned.
+        # Found by name: other files in the folder are not entries and are never removed.
         for key in sorted({path.stem for path in found if re.fullmatch("[0-9a-f]{64}", path.stem)}):
             yield Entry(self.folder, key)
 

@@ -1,4 +1,4 @@
-"""The trainer: the only loop. Phases, their stages, the stages' epochs; then memory and evaluation."""
+"""The trainer: the only training loop, over phases, stages and epochs, followed by memory and evaluation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Trainer:
         provider: OracleProvider | None = None,
         setup: Setup | None = None,
     ) -> None:
-        """`setup` is what `check` found out about this configuration and data, if it was asked before."""
+        """Prepare a run; `setup` is the result of `check` on this configuration and data, if available."""
         self.config, self.data = config, data
         self.callback, self.provider = callback or Callback(), provider
         self.setup = setup or check(config, data)
@@ -76,20 +76,20 @@ class Trainer:
         return [*(self.data.class_ids[index] for index in classes), *images]
 
     def images_hash(self, phases: int) -> str:
-        """Return a hash of the classes of the first phases and their images; those to come may still change."""
+        """Return a hash of the classes of the first phases and their images; later classes may still change."""
         for phase in self.stream.phases[len(self._hashes) : phases]:
-            # Exemplars are kept as indices: one image less elsewhere would make them other images.
+            # Exemplars are indices: a missing image elsewhere would shift them.
             numbers = [str(own.tolist()) for own in self.train_by_class[phase.old : phase.seen]]
             contents = self.contents(self.stream.order[phase.old : phase.seen])
             self._hashes.append(class_hash([*self._hashes[-1:], *contents, *numbers]))
         return self._hashes[phases - 1]
 
     def grow(self, phase: Phase) -> None:
-        """Make room for the phase's classes."""
+        """Extend the model by the phase's classes."""
         self.method.grow(self.model, phase, generator(self.config.seed, "head", phase.index))
 
     def restore(self, phases_done: int, model: Mapping[str, Tensor], exemplars: Sequence[Tensor]) -> None:
-        """Restore what a finished phase left; `run` then continues with the next."""
+        """Restore the state after a finished phase; `run` then continues with the next phase."""
         for phase in self.stream.phases[:phases_done]:
             self.grow(phase)
         self.model.load_state_dict(model)
@@ -124,7 +124,7 @@ class Trainer:
         for stage in self.method.stages(self.model, phase, schedule):
             with CAPTURE_LOCK:
                 indices = stage.images(images)
-            if not len(indices):  # a balanced set without exemplars, say
+            if not len(indices):  # such as a balanced set without exemplars
                 continue
             train_images = train_images or len(indices)
             losses |= self._run_stage(stage, phase, images, indices, is_main=not losses)
@@ -155,8 +155,8 @@ class Trainer:
     def _run_stage(
         self, stage: Stage, phase: Phase, images: _PhaseImages, indices: Tensor, is_main: bool
     ) -> dict[str, list[float]]:
-        """Return the mean loss of each epoch, by stage. Only images of the main stage count towards the run's."""
-        loss = self.with_initial_terms(stage.loss, phase)  # may train an oracle, so without the lock
+        """Train the stages; return the mean loss of each epoch, by stage. Only images of the main stage are counted."""
+        loss = self.with_initial_terms(stage.loss, phase)  # without the lock, because it may train an oracle
         with CAPTURE_LOCK:
             passes = [self.make_pass(stage, loss, indices)]
             if (level := stage.each_epoch) is not None:
@@ -170,7 +170,7 @@ class Trainer:
 
         under_way = start(0) if epochs else []
         for epoch in range(epochs):
-            # An epoch's losses are read when the next epoch is on its way: the device never waits.
+            # The losses of an epoch are read once the next epoch is queued, so the device never waits.
             following = start(epoch + 1) if epoch + 1 < epochs else []
             means = [float(loss) for loss in under_way]
             for one, mean in zip(passes, means, strict=True):
@@ -189,11 +189,11 @@ class Trainer:
         return StagePass(stage, loss, self.model, self.teacher, self.train, indices, self.device, self.view)
 
     def with_initial_terms(self, loss: Loss, phase: Phase) -> Loss:
-        """Return the method's loss, in phase 0 plus each configured term."""
+        """Return the method's loss, plus each configured term in phase 0."""
         if phase.index:
             return loss
         terms = [TERMS[options.name](options, phase, self.provider) for options in self.config.initial]
-        # As tensors: a number would be part of the compiled code, and each coefficient would compile anew.
+        # As tensors: a Python number would be compiled into the code, so each coefficient would compile again.
         weighted = [(torch.tensor(term.options.weight, device=self.device.torch), term) for term in terms]
 
         def total(batch: Batch) -> Tensor:
@@ -202,7 +202,7 @@ class Trainer:
         return total if terms else loss
 
     def predict(self, source: ImageSource, indices: Tensor) -> Predictions:
-        """Classify images of a source by every classifier that the run has."""
+        """Classify images of a source by every classifier of the run."""
         counts = self.memory.counts()
         means = exemplar_means(self.train_features(self.memory.indices()), counts) if all(counts) else None
         return predict(self.model, source, indices, self.config.engine.test_batch_size, means)
@@ -213,7 +213,7 @@ class Trainer:
 
 
 class _PhaseImages:
-    """The images of a phase, as methods may see them (methods.stage.PhaseImages)."""
+    """The images of a phase as methods see them (methods.stage.PhaseImages)."""
 
     def __init__(self, trainer: Trainer, phase: Phase) -> None:
         self.trainer, self.phase = trainer, phase
@@ -235,7 +235,7 @@ class _PhaseImages:
 
 
 class _Clock:
-    """Measure seconds by name; the device's queue is emptied at each lap."""
+    """Measure seconds by name; each lap waits for the device."""
 
     def __init__(self, device: Device) -> None:
         self.device, self.last = device, time.perf_counter()

@@ -35,12 +35,12 @@ class TermOptions(Limited):
 
     @property
     def file(self) -> str:
-        """Return the file whose content the term depends on; empty for none."""
+        """Return the file that the term depends on; empty for none."""
         return ""
 
 
 class OracleProvider(Protocol):
-    """Provides the model that has seen all classes."""
+    """Provide the oracle, a model that has seen all classes."""
 
     def oracle(self, path: str) -> IncrementalModel:
         """Return the frozen model: from the checkpoint at `path`, or trained now and stored if `path` is empty."""
@@ -59,11 +59,11 @@ class Term(ABC):
 
     Options: ClassVar[type[TermOptions]] = TermOptions
     label: ClassVar[str] = ""
-    """How tables and figures write the term; empty: its name."""
+    """Its label in tables and figures; empty for its name."""
     coefficient: ClassVar[str] = "weight"
-    """What its paper calls the weight."""
+    """The weight's name in its paper."""
     paper_suffix: ClassVar[str] = ""
-    """How the CwD paper's tables write the term after a method; empty: `+name`."""
+    """Its label after a method in the CwD paper's tables; empty for `+name`."""
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """The authors' settings by data set or by `method/data set`: the term's `weight`, or keys of a configuration."""
     looks_ahead: ClassVar[bool] = False

@@ -107,7 +107,7 @@ class ClassWiseDecorrelation(Term):
         # Ours: from 0.25 on, that network collapses in its first epochs (notebook/results.md).
         "podnet-original/cifar100": {"weight": 0.1},
         "imagenet100": {"weight": 0.75},
-        # The published script with CwD has another phase-0 rate than the script without it (0.1).
+        # The published script with CwD has another phase-0 learning rate than the script without (0.1).
         "lucir/imagenet100": {"training.first.lr": 0.2},
         "imagenet": {"weight": 1.5},  # the paper's author, when asked
     }

@@ -1,6 +1,6 @@
-"""The contract of a method: which head it has, what happens when classes arrive, its loss and its stages. Never a loop.
+"""The contract of a method: its head, what happens when classes arrive, its loss and its stages, but never a loop.
 
-A method sees positions and tensors; the trainer owns epochs, devices, optimisers and files. Losses must be capturable:
+A method sees positions and tensors. The trainer owns epochs, devices, optimisers and files. Losses must be capturable:
 no `.item()`, no shapes that depend on data, no Python branch on a tensor's value.
 """
 
@@ -24,7 +24,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 
 def both_phases(**settings: object) -> dict[str, object]:
-    """Return settings of a schedule, for phase 0 and the later phases alike."""
+    """Return the same schedule settings for phase 0 and the later phases."""
     return {f"training.{when}.{key}": value for when in ("first", "later") for key, value in settings.items()}
 
 
@@ -57,25 +57,25 @@ class Method:
 
     Options: ClassVar[type[MethodOptions]] = MethodOptions
     label: ClassVar[str] = ""
-    """How tables and figures write the method; empty: its name."""
+    """Its label in tables and figures; empty for its name."""
     classifier: ClassVar[str] = "head"
     """The classifier that the method's paper reports: `head`, or `nearest_mean` of exemplars."""
     paper_row: ClassVar[str] = ""
-    """The method's row in the CwD paper's tables, in lower case; empty: its name."""
+    """The method's row in the CwD paper's tables, in lower case; empty for its name."""
     later_cost: ClassVar[Mapping[str, float]] = {}
-    """Time per image in a later phase divided by that in phase 0, on `cpu` and `cuda`, for estimates."""
+    """Time per image in a later phase, relative to phase 0, on `cpu` and `cuda`, for estimates."""
     published: ClassVar[Settings] = {}
     """The authors' settings by data set (`*`: every data set), as dotted keys of a configuration."""
     variants: ClassVar[Mapping[str, Settings]] = {}
     """Other published settings, by name and data set; presets call them `method-variant`."""
     phase_zero_like: ClassVar[str] = ""
-    """Another method that has the same phase 0 to the last bit: the two share stored phase 0s."""
+    """Another method with a bit-identical phase 0: the two share stored phase-0 states."""
     sees_everything: ClassVar[bool] = False
     """Whether the method trains on all images of all classes seen (only an oracle does)."""
     needs_teacher: ClassVar[bool] = True
-    """Whether losses look at the previous phase's model."""
+    """Whether losses use the previous phase's model."""
     needs_maps: ClassVar[bool] = False
-    """Whether losses look at the maps of the backbone's stages."""
+    """Whether losses use the maps of the backbone's stages."""
     network: ClassVar[type[Backbone]] = Backbone
     """The class of networks that the method works with."""
 
@@ -94,15 +94,15 @@ class Method:
         """Prepare what depends on the phase's images, such as imprinted class weights, before training."""
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
-        """Return the stages of training of this phase, in order; `schedule` is the configured schedule."""
+        """Return the training stages of this phase, in order; `schedule` is the configured schedule."""
         return [Stage("train", schedule, self.make_loss(phase), trainable(model))]
 
     def exemplars(self, images: PhaseImages) -> Sequence[Tensor]:
-        """Return the exemplars to keep of every class seen; called after the phase's training."""
+        """Return the exemplars to keep of every class seen; called after training."""
         return images.choose_exemplars()
 
     def make_loss(self, phase: Phase) -> Loss:
-        """Return the loss that the stage above minimises: cross-entropy over all classes seen."""
+        """Return the loss of the default stage: cross-entropy over all classes seen."""
         return lambda batch: nn.functional.cross_entropy(batch.output.logits, batch.labels)
 
 

@@ -1,10 +1,10 @@
 """BiC: Large Scale Incremental Learning (Wu et al., CVPR 2019).
 
 The last layer favours new classes. Two numbers per phase correct it, a scale alpha and a shift beta, fitted on a
-balanced set that is held out of the training. Losses and constants are FACIL's, where every phase's pair stays in the
-model, too (but held-out images are cropped at random there). `bic-podnet` is the version in PODNet's code, from which
-the CwD paper's CIFAR100 rows may come. It evaluates without the correction: its number is the record's `uncorrected`.
-(Its fit, 50 steps of L-BFGS on accumulating gradients, may end far from the minimum. Here both versions reach it.)
+balanced set that is not trained on. Losses and constants are FACIL's, where every phase's pair also stays in the model
+(but held-out images are cropped at random there). `bic-podnet` is the version in PODNet's code, from which the CwD
+paper's CIFAR100 rows may come. It evaluates without the correction: its number is the record's `uncorrected`. (Its fit,
+50 steps of L-BFGS on accumulating gradients, may end far from the minimum. Here both versions reach the minimum.)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """iCaRL: Incremental Classifier and Representation Learning (Rebuffi et al., CVPR 2017).
 
 It has exemplars by herding, distillation, and the nearest mean of exemplars as the classifier: the number to report is
-the record's `nearest_mean`. Two losses bear the name. It is not known which of them the CwD paper's rows used:
+the record's `nearest_mean`. Two losses have this name. It is not known which of them the CwD paper's rows used:
 
 `cross-entropy`  LUCIR's and AANets' code: cross-entropy plus the divergence from the old model's softened
                  probabilities, trained by the common recipe.

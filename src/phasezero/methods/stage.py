@@ -1,4 +1,4 @@
-"""What methods are written in terms of: a stage of training, the images of a phase, and the batch that a loss sees."""
+"""The building blocks of methods: a stage of training, the images of a phase, and the batch that a loss sees."""
 
 from __future__ import annotations
 
@@ -93,4 +93,4 @@ class Stage:
     accumulate: Sequence[nn.Parameter] = ()
     """Parameters whose gradients are summed from step to step and never reset (AANets' weights)."""
     each_epoch: Stage | None = None
-    """Another stage: one epoch of it follows each epoch of this stage (AANets' second level)."""
+    """A stage of which an epoch follows each epoch of this stage (AANets' second level)."""

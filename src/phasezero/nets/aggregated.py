@@ -1,6 +1,6 @@
 """AANets' backbone: two branches of one trained network, mixed after each level (Liu et al., CVPR 2021).
 
-The stable branch keeps every kernel and learns only how much each kernel counts; the plastic branch learns freely.
+The stable branch keeps every kernel and learns only how much each kernel counts. The plastic branch learns freely.
 Both get the same input at each level, the mixture of the level before.
 """
 
@@ -16,7 +16,7 @@ from phasezero.nets.resnet import Features, ResNet
 
 
 class ScaledConv2d(nn.Module):
-    """A convolution whose kernels stay as they were; one factor for each pair of channels is learned."""
+    """A convolution with fixed kernels and a learned factor for each pair of channels."""
 
     kernel: Tensor
 
@@ -33,8 +33,8 @@ class ScaledConv2d(nn.Module):
 class AggregatedResNet(nn.Module):
     """A trained ResNet as two branches: out_l = a_l * stable_l(in) + (1 - a_l) * plastic_l(in).
 
-    A level is a stage of the ResNet, the first with the stem before it. `weights` holds all a_l, free numbers
-    that begin at 1/2; they want no gradient by themselves, so that only a stage that names them trains them.
+    A level is a stage of the ResNet; the first level includes the stem. `weights` holds all a_l, which begin at 1/2.
+    They require no gradient by default, so they are trained only by a stage that names them.
     """
 
     gradient_sum: Tensor
@@ -48,7 +48,7 @@ class AggregatedResNet(nn.Module):
                     setattr(module, name, ScaledConv2d(child))
         like = next(source.parameters())
         self.weights = nn.Parameter(like.new_full((len(self.stable),), 0.5), requires_grad=False)
-        # Where the gradients of the weights add up: of all steps of all phases, so it is saved with the rest.
+        # The sum of the weights' gradients over all steps of all phases, saved with the model.
         self.register_buffer("gradient_sum", torch.zeros_like(self.weights))
         self.feature_size = source.feature_size
 
@@ -60,7 +60,7 @@ class AggregatedResNet(nn.Module):
 
 
 def _levels(source: ResNet) -> nn.ModuleList:
-    """Copy the parts between which branches are mixed."""
+    """Copy the levels of a ResNet, between which branches are mixed."""
     copied = copy.deepcopy(source)
     first, *others = copied.stages
     return nn.ModuleList([nn.Sequential(copied.stem, first), *others])

@@ -1,4 +1,4 @@
-"""A small AlexNet with three-dimensional features, for the picture of the sphere (the paper's Fig. 1, appendix D).
+"""A small AlexNet with three-dimensional features, for plots on the sphere (the paper's Fig. 1, appendix D).
 
 The paper says only "AlexNet" on 32x32 images with a representation of three dimensions. The layers are those of
 Krizhevsky et al. 2012, with small kernels. Batch normalisation replaces the original's response normalisation, so that
@@ -18,7 +18,7 @@ _HIDDEN = 512
 
 
 class HiddenNorm(SingleValueNorm, nn.BatchNorm1d):
-    """Of fully connected units, whose last batch of an epoch may be a single image."""
+    """Normalise fully connected units; the last batch of an epoch may be a single image."""
 
 
 def _convolution(inputs: int, outputs: int, *, stride: int = 1, pool: bool = False) -> nn.Sequential:
@@ -32,7 +32,7 @@ class AlexNet(Backbone):
         first = _convolution(channels, 64, stride=2, pool=True), _convolution(64, 192, pool=True)
         others = _convolution(192, 384), _convolution(384, 256), _convolution(256, 256, pool=True)
         self.stages = nn.ModuleList([*first, *others])
-        self.pool = nn.AdaptiveAvgPool2d(2)  # 2x2 already for images of 32x32
+        self.pool = nn.AdaptiveAvgPool2d(2)  # already 2x2 for images of 32x32
         self.hidden = nn.Sequential(nn.Linear(4 * 256, _HIDDEN, bias=False), HiddenNorm(_HIDDEN), nn.ReLU())
         self.project = nn.Linear(_HIDDEN, feature_size)
         self.last_relu: nn.Module = nn.ReLU() if last_relu else nn.Identity()

@@ -1,4 +1,4 @@
-"""Heads that grow: one block of class weights a phase, concatenated into one product."""
+"""Heads that grow: a block of class weights per phase, concatenated for one matrix product."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 class Scores(NamedTuple):
     logits: Tensor
     similarities: Tensor
-    """Before any scale or correction: cosines for the cosine head (LUCIR's ranking loss needs them)."""
+    """Scores before any scale or correction: cosines for the cosine head (LUCIR's ranking loss needs them)."""
 
 
 class GrowingHead(nn.Module, ABC):
@@ -22,14 +22,14 @@ class GrowingHead(nn.Module, ABC):
 
     place: Tensor
     corrects_bias: ClassVar[bool] = False
-    """Whether logits are corrected similarities, so that both answers are worth recording (BiC)."""
+    """Whether logits are corrected similarities, so that the predictions of both are recorded (BiC)."""
 
     def __init__(self, feature_size: int) -> None:
         super().__init__()
         self.feature_size = feature_size
         self.blocks = nn.ParameterList()
         self.biases: nn.ParameterList | None = None
-        # An empty tensor that moves with the head: where, and of which type, new blocks are made.
+        # An empty tensor that moves with the head and gives new blocks their device and type.
         self.register_buffer("place", torch.empty(0), persistent=False)
 
     @property
@@ -41,12 +41,12 @@ class GrowingHead(nn.Module, ABC):
         self.blocks.append(self.draw(classes, self.feature_size, generator=generator))
 
     def draw(self, *shape: int, generator: torch.Generator) -> nn.Parameter:
-        """Return new numbers, where and of which type the head is."""
+        """Return random numbers on the device and of the type of the head."""
         bound = 1 / math.sqrt(self.feature_size)
         return nn.Parameter(torch.empty(shape).uniform_(-bound, bound, generator=generator).to(self.place))
 
     def freeze_old(self) -> None:
-        """Turn gradients off for all classes but those of the newest block."""
+        """Turn off gradients for all classes except those of the newest block."""
         for old in (*list(self.blocks)[:-1], *list(self.biases or ())[:-1]):
             old.requires_grad_(False)
 
@@ -58,7 +58,7 @@ class GrowingHead(nn.Module, ABC):
 
 
 class CosineHead(GrowingHead):
-    """logits = sigma * cos(f, w), with one learnable sigma for all blocks, first 1 (LUCIR sec. 3.2)."""
+    """logits = sigma * cos(f, w), with a learnable sigma for all blocks, initially 1 (LUCIR sec. 3.2)."""
 
     def __init__(self, feature_size: int) -> None:
         super().__init__(feature_size)
@@ -70,7 +70,7 @@ class CosineHead(GrowingHead):
 
 
 class LinearHead(GrowingHead):
-    """logits = w . f, with a bias only where asked for."""
+    """logits = w . f, with an optional bias."""
 
     def __init__(self, feature_size: int, *, bias: bool = False) -> None:
         super().__init__(feature_size)
@@ -89,10 +89,10 @@ class LinearHead(GrowingHead):
 
 
 class BiasCorrectedHead(LinearHead):
-    """BiC's head: logits = alpha * (w . f [+ b]) + beta for the classes of each later phase, with a pair of its own.
+    """BiC's head: logits = alpha * (w . f [+ b]) + beta, with a pair (alpha, beta) for each later phase.
 
-    Pairs begin as (1, 0); only a stage that names a pair trains it. With `keep_pairs` earlier pairs stay in the model
-    (FACIL, PyCIL); otherwise only the newest pair corrects (PODNet's code).
+    Pairs begin as (1, 0) and are trained only by a stage that names them. With `keep_pairs` earlier pairs stay in the
+    model (FACIL, PyCIL). Otherwise only the newest pair corrects (PODNet's code).
     """
 
     corrects_bias = True

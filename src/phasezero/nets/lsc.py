@@ -1,4 +1,4 @@
-"""PODNet's local similarity classifier (Douillard et al., ECCV 2020): several proxies a class, set by k-means."""
+"""PODNet's local similarity classifier (Douillard et al., ECCV 2020): several proxies per class, set by k-means."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from phasezero.nets.heads import GrowingHead, Scores
 def local_similarity(features: Tensor, proxies: Tensor) -> Tensor:
     """Return class similarities [n, C] of features [n, d] to proxies [C, K, d], as in the published code.
 
-    A proxy's similarity is minus the squared distance of unit vectors, 2 cos - 2; a class's is the mean of its
-    proxies', weighted by their own softmax.
+    The similarity to a proxy is minus the squared distance of unit vectors, 2 cos - 2. The similarity to a class is the
+    mean over its proxies, weighted by their softmax.
     """
     cosines = F.normalize(features, dim=1) @ F.normalize(proxies.flatten(0, 1), dim=1).T
     similarities = (2 * cosines - 2).reshape(-1, *proxies.shape[:2])
@@ -31,7 +31,7 @@ def imprint_proxies(old_proxies: Tensor, class_features: Sequence[Tensor], gener
 
 
 class LocalSimilarityHead(GrowingHead):
-    """logits = eta * class similarity, with one learnable eta for all classes, first 1. Blocks are [c, K, d]."""
+    """logits = eta * class similarity, with a learnable eta for all classes, initially 1. Blocks are [c, K, d]."""
 
     def __init__(self, feature_size: int, *, proxies: int = 10) -> None:
         super().__init__(feature_size)
@@ -70,7 +70,7 @@ def kmeans(points: Tensor, clusters: int, generator: torch.Generator, starts: in
 
 
 def _spread(x: Tensor, draws: Tensor) -> Tensor:
-    """Return k-means++ starts [starts, clusters, d]: points drawn by their squared distance from those before."""
+    """Return k-means++ starts [starts, clusters, d]: points drawn by squared distance from the earlier points."""
     picks = [x[(draws[0, :, 0] * len(x)).long()]]
     nearest = torch.full((draws.shape[1], len(x)), torch.inf, device=x.device, dtype=x.dtype)
     for draw in draws[1:]:

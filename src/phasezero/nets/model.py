@@ -17,8 +17,8 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 def compiled(function: AnyFunction) -> AnyFunction:
-    """Compile a function for each set of shapes it is called with, in one piece or not at all."""
-    # Each network, mode and precision of a process is one such set; beyond torch's limit of 8 nothing is compiled.
+    """Compile a function for each set of input shapes, as a whole graph."""
+    # Each network, mode and precision of a process needs its own. Beyond torch's limit of 8 nothing is compiled.
     torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
     return torch.compile(function, dynamic=False, fullgraph=True)  # type: ignore[return-value]
 
@@ -30,12 +30,12 @@ def run_backbone(backbone: nn.Module, images: Tensor, keep_maps: bool) -> Featur
 
 @functools.cache
 def compiled_backbone() -> Callable[[nn.Module, Tensor, bool], Features]:
-    """Return one compiled function for all models: those of the same structure share what was compiled."""
+    """Return one compiled function for all models, so that models of the same structure share compiled code."""
     return compiled(run_backbone)
 
 
 class Output(NamedTuple):
-    """What a forward pass gives to losses and evaluation.
+    """The output of a forward pass, for losses and evaluation.
 
     >>> import torch
     >>> from phasezero import Output
@@ -48,7 +48,7 @@ class Output(NamedTuple):
     similarities: Tensor
     """The head's scores before any scale or correction."""
     maps: tuple[Tensor, ...]
-    """Of the backbone's stages."""
+    """The output maps of the backbone's stages."""
 
 
 class IncrementalModel(nn.Module):
@@ -61,16 +61,16 @@ class IncrementalModel(nn.Module):
         self.half_precision: torch.dtype | None = None
         """Autocast type of the backbone; head and losses always stay in the features' float32."""
         self.keep_maps = True
-        """Whether outputs hold the stages' maps. A compiled backbone pays for each, used or not."""
+        """Whether outputs contain the stages' maps, which cost time in a compiled backbone even if unused."""
         self.compiled_sizes: set[int] = set()
-        """Training batches of these sizes run through a compiled backbone; a head that grows changes nothing."""
+        """Training batches of these sizes use a compiled backbone, which does not change when the head grows."""
 
     def forward(self, images: Tensor) -> Output:
         return self.classify(self.extract_features(images))
 
     def extract_features(self, images: Tensor) -> Features:
         """Run the backbone, the first half of a forward pass."""
-        # Within a loss that is being compiled (an oracle's features), all of it is compiled with that loss.
+        # Within a loss that is being compiled (an oracle's features), the backbone is compiled with that loss.
         own = not torch.compiler.is_compiling() and len(images) in self.compiled_sizes
         run = compiled_backbone() if own and not torch.is_inference_mode_enabled() else run_backbone
         with torch.autocast(images.device.type, self.half_precision, enabled=self.half_precision is not None):

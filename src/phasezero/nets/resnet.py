@@ -1,11 +1,11 @@
-"""Residual networks: ResNet-18 for small and for large images, ResNet-32, and a small one for glyphs.
+"""Residual networks: ResNet-18 for small and for large images, ResNet-32, and a small ResNet for glyphs.
 
-`forward` gives the pooled features and the output map of each stage, which PODNet distils. The last block's second
-normalisation, its sum and the pooling are done in float32 at least, whatever the precision of the convolutions: CwD
-standardises these features, and should not standardise rounding.
+`forward` returns the pooled features and the output map of each stage, which PODNet distils. The last block's second
+normalisation, its sum and the pooling are computed at least in float32, whatever the precision of the convolutions,
+because CwD standardises these features and should not amplify rounding.
 
 PODNet's networks (`-podnet`) end each stage without a ReLU, so that the maps are signed. Distilling maps after a ReLU
-does not go with PODNet's factors (a user of its code who tried had 59.8 on CIFAR100 with ten classes at a time).
+does not work with PODNet's factors (a user of its code got 59.8 on CIFAR100 with ten classes at a time).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 class SingleValueNorm(nn.modules.batchnorm._BatchNorm):
-    """Normalise any batch. A single value per channel (one image, maps of one pixel) has no variance: it is normalised
-    as in evaluation, where torch would raise an error."""
+    """Normalise any batch. A single value per channel (one image, maps of one pixel) has no variance, and torch would
+    raise an error. It is normalised as in evaluation."""
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training and x.numel() == x.shape[1]:
@@ -56,7 +56,7 @@ class SingleValueNorm(nn.modules.batchnorm._BatchNorm):
 
 
 class BatchNorm(SingleValueNorm, nn.BatchNorm2d):
-    """Skip counting batches: it costs a kernel per layer and step, and only `momentum=None` reads the count."""
+    """Skip counting batches, which costs a kernel per layer and step. Only `momentum=None` reads the count."""
 
     def __init__(self, features: int) -> None:
         super().__init__(features)
@@ -92,7 +92,7 @@ class BasicBlock(nn.Module):
 class Backbone(nn.Module):
     """A network whose forward pass turns images [n, C, H, W] into `Features` of `feature_size` numbers.
 
-    See `register_network` for how to write one.
+    See `register_network` for an example.
 
     >>> from phasezero.nets import NETWORKS
     >>> NETWORKS["resnet-glyphs"]().feature_size
@@ -105,9 +105,9 @@ class Backbone(nn.Module):
 class ResNet(Backbone):
     """Stages of basic blocks.
 
-    `last_relu=False` removes the ReLU after the very last block: signed features, as every LUCIR implementation has
-    them (LUCIR sec. 4.1). `signed` removes it at the end of the other stages, and starts the last normalisation of
-    each block at zero, as in PODNet's code.
+    `last_relu=False` removes the ReLU after the last block, which gives signed features, as in every LUCIR
+    implementation (LUCIR sec. 4.1). `signed` removes it at the end of the other stages, and initialises the last
+    normalisation of each block to zero, as in PODNet's code.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class ResNet(Backbone):
         kernel, stride = (7, 2) if stem == "imagenet" else (3, 2 if stem == "conv3-stride2" else 1)
         convolution = nn.Conv2d(channels, inputs, kernel, stride, kernel // 2, bias=False)
         self.stem = nn.Sequential(convolution, BatchNorm(inputs), nn.ReLU())
-        if stem in ("imagenet", "conv3-pool"):  # the latter is PODNet's for large images
+        if stem in ("imagenet", "conv3-pool"):  # the second is PODNet's for large images
             self.stem.append(nn.MaxPool2d(3, 2, 1))
         self.stages = nn.ModuleList()
         for index, (width, count) in enumerate(zip(widths, blocks, strict=True)):
@@ -147,7 +147,7 @@ class ResNet(Backbone):
 
 
 class PaddedSubsampling(nn.Module):
-    """A shortcut without parameters: every second pixel, and as many zero channels again."""
+    """A shortcut without parameters: every second pixel, and zeros for the new channels."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, x.shape[1]))
@@ -177,7 +177,7 @@ class NetworkMaker(Protocol):
 
 NETWORKS: Registry[NetworkMaker] = Registry("network")
 SECONDS: dict[str, Mapping[str, float]] = {}
-"""Seconds to train on one image, by `cpu` and `cuda`, of networks that no data set has as its usual one."""
+"""Seconds to train on an image, by `cpu` and `cuda`, for networks that are not the default of a data set."""
 
 Maker = TypeVar("Maker", bound=NetworkMaker)
 
@@ -213,11 +213,11 @@ def register_network(
 
 
 def fits_network(name: str, wanted: type[Backbone]) -> bool:
-    """Tell whether a registered network is known to be of a class. Every network counts as a Backbone."""
+    """Tell whether a registered network is known to be an instance of a class. Every network counts as a Backbone."""
     maker = NETWORKS[name]
     made: object = maker.func if isinstance(maker, partial) else maker
     if wanted is not Backbone and not isinstance(made, type):
-        with suppress(Exception):  # an annotation that cannot be read says nothing
+        with suppress(Exception):  # ignore an annotation that cannot be read
             made = get_type_hints(made).get("return")
     return wanted is Backbone or (isinstance(made, type) and issubclass(made, wanted))
 

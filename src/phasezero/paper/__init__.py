@@ -1,1 +1,1 @@
-"""The paper's tables and figures, each from one command: what to run, in which order, and what to show."""
+"""The paper's tables and figures: what to run, in which order, and what to show."""

@@ -1,4 +1,4 @@
-"""The paper's claims about what CwD and the oracle do, checked by fixed rules on the runs and analyses that exist."""
+"""The paper's claims about CwD and the oracle, checked by fixed rules on existing runs and analyses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HARDLY = 1.0
 
 Analyses = Sequence[tuple[Path, Analysis]]
 Model = tuple[Row, Analyses]
-"""A model of a figure, and its analyses: one for each seed."""
+"""A model of a figure, with an analysis for each seed."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,12 @@ def verdict_of(found: Iterable[bool], *, on_average: bool = False) -> str:
 
 
 def so_far(verdict: str, known: Sequence[bool], what: str) -> str:
-    """Add to a verdict how much of what the paper shows it is based on, where that is not all."""
+    """Add to a verdict the share of the paper's cases that it is based on, if some are missing."""
     return verdict if verdict == NO_RECORD or all(known) else f"{verdict} (so far {sum(known)} of {len(known)} {what})"
 
 
 def _check_gains(table1: Sequence[Table]) -> CheckedClaim:
-    """Check that CwD's gain in Table 1 is positive, and grows from each S to the next smaller one in one precision."""
+    """Check that CwD's gain in Table 1 is positive, and grows from each S to the next smaller S in one precision."""
     families: dict[str, list[tuple[Row, Comparison]]] = {}
     for table in table1:
         for row in (row for row in table.rows if [term.name for term in row.config.initial] == ["cwd"]):
@@ -270,7 +270,7 @@ def _check_models(
 ) -> CheckedClaim:
     """Check a statement on every pair of neighbouring models with a common seed; `later`: on classes after phase 0.
 
-    The paper does not say which features and images its spectra use, so the other choices are counted, too.
+    The paper does not say which features and images its spectra use, so the other choices are also counted.
     """
     analyses = [analysis for _, found in models for _, analysis in found]
     # The paper speaks of every fixed k: every k counts that was measured in all of them.

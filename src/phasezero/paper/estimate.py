@@ -1,4 +1,4 @@
-"""How long runs will take: images to train on, times the seconds an image took in records, or a stated guess."""
+"""Estimate how long runs take: images to train on, times seconds per image from records or from built-in guesses."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from phasezero.records.run import Record
 from phasezero.runs.session import CHECKPOINT, run_folder
 
 UNKNOWN = {"cpu": 6e-2, "cuda": 1e-4}
-"""Seconds an image of phase 0 takes, for data that says nothing."""
+"""Seconds per image in phase 0, for data without an estimate."""
 LATER = {"cpu": 1.7, "cuda": 1.2}
-"""How much longer a later phase takes, for methods that say nothing: it has a teacher, and is evaluated more often."""
+"""Relative time per image in a later phase, for methods without an estimate: it has a teacher and more evaluation."""
 
 
 class Pace:
-    """Seconds an image, by records of the same device and network: of the same method if there are any, else of all."""
+    """Seconds per image, from records of the same device, network and (if there are any) method."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.sums: dict[tuple[str, str, str, bool], tuple[float, int]] = {}
         """Seconds and images, by device, network, what is trained (`*`: anything) and whether it is phase 0."""
         for record in records:
             environment, timing = record["environment"], record["timing"]
-            network = str(dict(leaves(record["config"])).get("network.name", "unknown"))  # made elsewhere: not known
+            network = str(dict(leaves(record["config"])).get("network.name", "unknown"))  # from another program
             # The share of a GPU that a run had to itself. On a CPU, parallel runs have cores of their own.
             shared = timing["seconds_total"] and environment["device"] != "cpu"
             share = timing.get("share_seconds", timing["seconds_total"]) / timing["seconds_total"] if shared else 1.0
             for phase in record["phases"]:
                 first = phase["phase"] == 0
                 terms = [term.partition(":")[0] for term in record["initial"]] if first else []
-                if any(term in TERMS and TERMS[term].looks_ahead for term in terms):  # it may have trained an oracle
+                if any(term in TERMS and TERMS[term].looks_ahead for term in terms):  # may include an oracle's training
                     continue
                 epochs = len(next(iter(phase["loss"].values()), []))  # a method's first stage is its main stage
                 for what in ("+".join([record["method"], *terms]), "*"):
@@ -51,7 +51,7 @@ class Pace:
                     self.sums[key] = seconds, images + phase["train_images"] * epochs
 
     def of(self, config: RunConfig, device: Device, *, first: bool) -> tuple[float, bool]:
-        """Return the seconds an image takes, and whether a record says so."""
+        """Return the seconds per image, and whether they come from a record."""
         terms = [term.name for term in config.initial] if first else []
         for what in ("+".join([config.method.name, *terms]), "*"):
             seconds, images = self.sums.get((device.description, config.network.name, what, first), (0.0, 0))
@@ -67,24 +67,24 @@ class Pace:
 @dataclass(frozen=True)
 class Estimate:
     seconds: list[float]
-    """For each run. The first run that needs a shared phase 0 pays for it."""
+    """Seconds of each run. The first run that needs a shared phase 0 includes its time."""
     next_phase: list[float]
-    """For the phase that each run would begin with. An unfinished phase 0 counts for every run that needs it."""
+    """Seconds of the next phase of each run. An unfinished phase 0 counts for every run that needs it."""
     guessed: bool
-    """Whether any of it is not measured on this machine."""
+    """Whether any part was not measured on this machine."""
 
 
 def estimate(
     configs: Sequence[RunConfig], records: Iterable[Record], out: Path, workers: int = 1, store: Path | None = None
 ) -> Estimate:
-    """Estimate runs in this order, `workers` at once. Phases in the store or in a checkpoint in `out` are done."""
+    """Estimate runs in this order, `workers` at once, without phases that are in the store or checkpointed in `out`."""
     pace, stored = Pace(records), set(_stored(store))
     paid = set(stored)
     seconds, next_phase, guessed = [], [], False
     for config in configs:
         device = Device.choose(config.engine)
         protocol, (classes, images) = config.protocol, find_data_set(config.protocol.data).size
-        if not classes:  # data that says nothing: assume what the run needs
+        if not classes:  # data of unknown size: assume what the run needs
             classes, images = sum(protocol.phase_sizes) or protocol.base + protocol.step, 500
         stream = stream_of(protocol, classes)
         first, *later = images_by_phase(config, stream, [images] * len(stream.order))
@@ -104,14 +104,14 @@ def estimate(
 
 
 def _stored(store: Path | None) -> Iterator[str]:
-    """Yield the phase 0s in a store, by their settings."""
+    """Yield the settings of each phase 0 in a store."""
     for path in sorted(store.glob("*.safetensors")) if store else []:
-        with contextlib.suppress(UserError):  # damaged: it will be made again
+        with contextlib.suppress(UserError):  # damaged: it will be trained again
             yield phase_zero_of(RunConfig.from_record(read_facts(path)["config"]))
 
 
 def _phase_zeros(config: RunConfig, own: int, classes: int, images: int) -> Iterator[tuple[str, int]]:
-    """Yield each phase 0 that a run needs, with its images: its own, and that of the oracle which it mimics."""
+    """Yield each phase 0 that a run needs, with its images: its own, and that of its oracle."""
     yield phase_zero_of(config), own
     if trains_an_oracle(config):
         oracle = replace(config, initial=(), protocol=replace(config.protocol, phase_sizes=(classes,)))

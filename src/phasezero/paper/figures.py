@@ -1,4 +1,4 @@
-"""The figures of targets: from records, or from analyses of the models that runs left."""
+"""The figures of targets, drawn from records or from analyses of models."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SHARED = 10
 """Classes that all models of the paper's spectra share. The paper shows the first class, its appendix the others."""
 
 Measure = Callable[..., Analysis]
-"""Makes the analysis of a run's model, as `analyse_run` does."""
+"""A function that analyses a run's model, such as `analyse_run`."""
 
 FOLDER = "figures"
 """The folder next to the records where `phasezero results` puts its figures and looks for them."""
 
 
 def analyse(table: Table, index: RecordIndex, out: Path, measure: Measure) -> list[Analysis]:
-    """Return the analyses of a table's models under the names of its rows; make those that are missing in `out`."""
+    """Return the analyses of a table's models under the names of its rows; write missing analyses to `out`."""
     found, target = [], table.target
     for row, seed in ((one, seed) for one in table.rows for seed in one.records):
         path, record = row.records[seed]
@@ -62,7 +62,7 @@ def draw(
 
 
 def _draw_models(table: Table, analyses: Sequence[Analysis], base: Path, suffixes: Sequence[str]) -> Output:
-    """Return the models' numbers, the paper's statements that they agree with, and the figure."""
+    """Return the models' numbers, the check of the paper's statements, and the figure."""
     view, later, information = table.target.view, table.target.view == "later", table.target.view == "information"
     form: Form = "unit" if information or table.target.shows_sphere else "raw"
     classes = shared_classes(analyses, later=later)
@@ -90,7 +90,7 @@ def _draw_models(table: Table, analyses: Sequence[Analysis], base: Path, suffixe
 
 
 def _check_statements(table: Table, analyses: Sequence[Analysis], form: Form, left_out: list[str]) -> list[Finding]:
-    """Check what the paper states about these models; `left_out` gets what could not be compared."""
+    """Check what the paper states about these models; `left_out` collects what could not be compared."""
     view, oracle = table.target.view, not _oracles(table).isdisjoint(one["name"] for one in analyses)
     claims = [claim for claim in CLAIMS if (claim == "more information") == (view == "information")]
     claims = [claim for claim in claims if oracle or claim != "nearer to the oracle"]
@@ -134,7 +134,7 @@ def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str
 
 
 def _seeds(table: Table) -> str:
-    """Return how many seeds a figure shows, or which seed of a sphere: a table has a column for it."""
+    """Return how many seeds a figure shows, or which seed a sphere shows."""
     rows = [row for row in table.rows if row.records]
     if table.target.shows_sphere:
         drawn = {row.panel: min(row.records) for row in rows}
@@ -158,7 +158,7 @@ def _draw_curves(table: Table, rows: Sequence[Row], base: Path, suffixes: Sequen
 
 
 def _draw_sweep(table: Table, rows: Sequence[Row], base: Path, suffixes: Sequence[str]) -> list[Path]:
-    """Draw a curve over eta for each S, and where --method added methods, for each of them."""
+    """Draw a curve over eta for each S and for each method that --method added."""
     points: dict[tuple[str, int], list[tuple[float, list[float]]]] = {}
     for row in rows:
         eta = sum(term.weight for term in row.config.initial if term.name == "cwd")
@@ -173,7 +173,7 @@ def _draw_sweep(table: Table, rows: Sequence[Row], base: Path, suffixes: Sequenc
 
 
 def figures_of(target: str, folder: Path) -> list[Path]:
-    """Return a target's figures on CIFAR100 that were drawn for a folder of records; one file for each panel."""
+    """Return the files of a target's figures on CIFAR100 that were drawn for a folder of records, one per panel."""
     return sorted((folder / FOLDER).glob(f"{target}-{CIFAR100}*.svg"))
 
 
@@ -186,7 +186,7 @@ def draw_figures(names: Sequence[str], folder: Path, index: RecordIndex) -> list
             with_terms = [row for row in table.rows if row.config.initial]
             if any(row.records for row in with_terms or table.rows):  # a figure about terms needs a run with a term
                 drawn += draw(table, index, folder / FOLDER / f"{table.target.name}-{CIFAR100}", (".svg",)).files
-        figures = sorted(path for path in drawn if path.suffix == ".svg")  # the others are statements that were checked
+        figures = sorted(path for path in drawn if path.suffix == ".svg")  # the others are checks of statements
         for other in {*drawn, *(old for name in names for old in figures_of(name, folder))} - set(figures):
             other.unlink()
     except OSError as error:

@@ -25,9 +25,9 @@ from phasezero.records.run import Record, class_hash, summarise
 from phasezero.runs.session import CHECKPOINT
 
 NOT_SET = {
-    "seed": "say --seeds",
+    "seed": "use --seeds",
     "name": "a table or figure names its runs itself",
-    "protocol.data": "say --data, so that every output names the data",
+    "protocol.data": "use --data, so that every output names the data",
 }
 """Settings that would make tables show other runs than they name, and what to do instead."""
 
@@ -36,13 +36,13 @@ T = TypeVar("T", Record, Analysis)
 
 @dataclass(frozen=True)
 class Request:
-    """What `phasezero reproduce` was asked for. Empty fields mean all that the paper shows."""
+    """The arguments of `phasezero reproduce`. Empty fields mean all that the paper shows."""
 
     targets: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     methods: tuple[str, ...] = ()
-    """Names (`lucir`: with and without terms), labels (`lucir+cwd`), or any other METHOD[+TERM[:WEIGHT]]."""
+    """Names (`lucir`, with and without terms), labels (`lucir+cwd`), or any other METHOD[+TERM[:WEIGHT]]."""
     steps: tuple[int, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     full: bool = False
@@ -50,11 +50,11 @@ class Request:
 
 
 def choose_data(target: Target, data: Sequence[str]) -> Sequence[str]:
-    """Return the data sets asked for, or the paper's; raise UserError for data that is known not to fit the target."""
+    """Return the requested data sets, or the paper's; raise UserError for data that is known not to fit the target."""
     needed = max((sum(sizes) for block in target.blocks for sizes in block.sizes), default=0)
     for name in data:
         data_set, problem = find_data_set(name), f"{target.name} is not defined on {name!r}"
-        classes = data_set.size[0]  # 0 where it is not known: the phases are checked when the data is loaded
+        classes = data_set.size[0]  # 0 if unknown: the phases are checked when the data is loaded
         if classes and (classes < needed or (classes != 100 and any(block.bases for block in target.blocks))):
             raise UserError(f"{problem}: it needs {max(needed, 100)} classes, not {classes}")
         if data_set.recipe.base is None and not all(block.bases or block.sizes for block in target.blocks):
@@ -63,7 +63,7 @@ def choose_data(target: Target, data: Sequence[str]) -> Sequence[str]:
 
 
 def plan(request: Request) -> list[Table]:
-    """Return what to show, without records."""
+    """Return the tables to show, without records."""
     for key, instead in NOT_SET.items():
         if key in request.settings:
             raise UserError(f"--set {key}: {instead}")
@@ -81,12 +81,12 @@ def plan(request: Request) -> list[Table]:
             seeds = request.seeds or target.seeds
             tables.append(Table(target, data, rows, seeds, request.settings, words if left_out else ""))
     if not tables:
-        raise UserError("nothing is left of these tables and figures; loosen --method or --step")
+        raise UserError("no run of these tables and figures matches --method and --step")
     return tables
 
 
 def _check_choice(request: Request, chosen: Sequence[tuple[Target, str]]) -> list[str]:
-    """Return the methods that no target lists, to be added; raise UserError for a choice that leaves nothing."""
+    """Return the methods to add because no target lists them; raise UserError for unknown methods and steps."""
     listed = [row.config for target, data in chosen for row in expand(target, data)]
     methods = {name for config in listed for name in (config.method.name, config.label)}
     extra = [name for name in request.methods if name not in methods]
@@ -109,7 +109,7 @@ def expand(target: Target, data: str, request: Request = Request(), extra: Seque
             method, *terms = run.split("+")
             configs[run] = build_config(method, data, initial=terms, base=recipe.base or 1, step=recipe.steps[0])
         asked_for = {configs[run].name for run in extra}
-        chosen: dict[str, tuple[RunConfig, bool]] = {}  # by name: an extra run may be a listed run, spelled otherwise
+        chosen: dict[str, tuple[RunConfig, bool]] = {}  # by name: an extra run may be a listed run in another spelling
         for run, usual in configs.items():
             names = {usual.method.name, usual.label}
             if not request.methods or usual.name in asked_for or not names.isdisjoint(request.methods):
@@ -133,7 +133,7 @@ def _protocols(block: Block, recipe: Recipe, steps: Sequence[int]) -> Iterator[d
 
 
 class Index(Generic[T]):
-    """Records, or analyses, by what they were made with, whatever they are called and wherever they are."""
+    """An index of records or analyses by configuration, regardless of their names and paths."""
 
     def __init__(self, made: Iterable[tuple[Path, T]] = ()) -> None:
         self.all: list[tuple[Path, T]] = []
@@ -149,12 +149,12 @@ class Index(Generic[T]):
                     self._alike.setdefault(key, []).append((path, facts))
 
     def runs(self, config: RunConfig) -> list[tuple[Path, T]]:
-        """Return what a configuration made, with all seeds."""
+        """Return the entries of a configuration, with all seeds."""
         return self._alike.get(run_key(config), [])
 
     def same_phase_zero(self, config: RunConfig) -> list[tuple[Path, T]]:
-        """Return what shares the configuration's seed and phase 0, whatever follows; its own method comes first."""
-        # AANet's phase 0 is LUCIR's by its settings, but each may have been trained for itself.
+        """Return the entries that share the configuration's seed and phase 0; its own method comes first."""
+        # AANet's phase 0 has the settings of LUCIR's, but each may have been trained separately.
         found = self._alike.get(phase_zero_of(config), [])
         return sorted(found, key=lambda entry: entry[1]["method"] != config.method.name)
 
@@ -166,10 +166,10 @@ class RecordIndex(Index[Record]):
         super().__init__(records)
         self.analyses: dict[Path, Analysis | None] = dict(analyses or {})
         self.damaged: list[str] = []
-        """Why analyses could not be read."""
+        """Reasons why analyses could not be read."""
 
     def analysis(self, target: Target, folder: Path, record: Record) -> Analysis | None:
-        """Return the analysis in a run's folder that a target shows, if it can be read and has what is shown."""
+        """Return the analysis in a run's folder that a target shows, if it is readable and complete."""
         path = folder / analysis_name(shown_phase(target, record))
         if path not in self.analyses:
             self.analyses[path] = None
@@ -187,7 +187,7 @@ class RecordIndex(Index[Record]):
 
 
 def shown_phase(target: Target, record: Record) -> int:
-    """Return the phase whose model a target shows: phase 0 for a sphere, else the last phase."""
+    """Return the phase whose model a target shows: phase 0 for a sphere, otherwise the last phase."""
     return 0 if target.shows_sphere else len(record["phases"]) - 1
 
 
@@ -204,7 +204,7 @@ def usual_precision(found: Iterable[Found]) -> str:
 
 
 def with_records(row: Row, found: Iterable[Found], seeds: Sequence[int] | None = None, precision: str = "") -> Row:
-    """Return the row with its records. Of two records of a seed, that of `precision` counts, else the first."""
+    """Return the row with its records. Of two records of a seed it takes that in `precision`, or the first."""
     by_seed: dict[int, Found] = {}
     for path, record in sorted(found, key=lambda entry: precision_of(entry) != precision):
         if seeds is None or record["seed"] in seeds:
@@ -213,9 +213,9 @@ def with_records(row: Row, found: Iterable[Found], seeds: Sequence[int] | None =
 
 
 def attach(table: Table, index: RecordIndex, *, states: bool = True) -> Table:
-    """Return the table with the records that exist, in the precision that was asked for, or else the usual one.
+    """Return the table with existing records, in the requested precision or the most frequent precision.
 
-    A figure of models needs a model's state, or its analysis: without `states` only the analysis counts. A model after
+    A figure of models needs a model's state or its analysis; without `states` only the analysis counts. A model after
     phase 0 may come from the analysis of a longer run.
     """
     target, by_row = table.target, []
@@ -235,9 +235,9 @@ def attach(table: Table, index: RecordIndex, *, states: bool = True) -> Table:
 
 
 def missing_runs(tables: Iterable[Table]) -> list[RunConfig]:
-    """Return what is left to run, each run once, by seed, in an order that lets parallel runs share phase 0.
+    """Return the missing runs, each once, by seed, in an order that lets parallel runs share phase 0.
 
-    One run for each phase 0 comes first, then a second for each, and so on: two runs that start together would both
+    A run for each phase 0 comes first, then a second run for each, and so on: two runs that start together would both
     train their phase 0.
     """
     configs: dict[tuple[int, str], RunConfig] = {}

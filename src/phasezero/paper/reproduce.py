@@ -1,4 +1,4 @@
-"""`phasezero reproduce`: plan tables and figures, run what is missing, show them."""
+"""`phasezero reproduce`: plan tables and figures, train missing runs, show the results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def reproduce(
     console: Console,
     clock: Callable[[], float] = time.time,
 ) -> list[RunConfig]:
-    """Plan, run what has no record, and show; return what the time limit left over."""
+    """Plan, train runs without a record, and show the results; return the runs that the time limit left."""
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
 
     def with_records(table: Table) -> Table:
@@ -64,7 +64,7 @@ def reproduce(
     for text in index.damaged:
         say(f"note: {text}; ignored")
     for text in filter(None, (divergence_of(config, out) for config in missing)):
-        say(f"note: not run again, {DIVERGED} in its folder says why: {text}")
+        say(f"note: not run again because it diverged ({DIVERGED} in its folder): {text}")
     if dry_run:
         return todo
     left: list[RunConfig] = []
@@ -104,7 +104,7 @@ def reproduce(
 def print_plan(
     tables: Sequence[Table], todo: Sequence[RunConfig], guess: Estimate, workers: int, console: Console
 ) -> None:
-    """Print how many runs each target has, what is said about them, and what is to be run for how long."""
+    """Print the number of runs of each target, remarks, and the missing runs with estimated times."""
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     lines = []
     for table in tables:
@@ -123,7 +123,7 @@ def print_plan(
 
 
 def in_words(seconds: float) -> str:
-    """Return a duration as a person says it."""
+    """Format a duration for people."""
     minutes = seconds / 60
     if minutes < 2:
         return f"{seconds:.0f} s"
@@ -131,21 +131,21 @@ def in_words(seconds: float) -> str:
 
 
 def check_data(todo: Sequence[RunConfig], root: Path) -> None:
-    """Raise UserError where data is missing, before anything starts: nothing replaces it unasked."""
+    """Raise UserError if data is missing, before anything starts. Data is never replaced silently."""
     names = dict.fromkeys(config.protocol.data for config in todo)
     if gone := [name for name in names if not find_data_set(name).present(root)]:
         other = "--data cifar100 (phasezero data get cifar100) or --data glyphs, which is always there"
-        raise UserError(f"{', '.join(gone)} not found under {root}; say --root, or choose {other}")
+        raise UserError(f"{', '.join(gone)} not found under {root}; give --root, or use {other}")
 
 
 def check_folders(todo: Sequence[RunConfig], out: Path) -> None:
-    """Raise UserError where a record is in a run's place: damaged, of other settings, or without the model needed."""
+    """Raise UserError if a run's folder has a record that is damaged, has other settings or lacks the model."""
     for folder, config in ((run_folder(out, config), config) for config in todo):
         if not (folder / FILE_NAME).exists():
             continue
         try:
             record = read_record(folder)
         except UserError as error:
-            raise UserError(f"{error}; remove this file, and the same command makes it again") from None
+            raise UserError(f"{error}; remove this file and repeat the command") from None
         what = "a record without its model" if same_config(record, config) else "a run of another configuration"
         raise UserError(f"{folder} holds {what}; remove it, or choose another --out")

@@ -1,4 +1,4 @@
-"""RESULTS.md: every cell and claim of the paper next to what the records and analyses in a folder say."""
+"""RESULTS.md: every cell and claim of the paper next to the records and analyses in a folder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Warn = Callable[[str], None]
 def read_results(folder: Path, warn: Warn | None = None) -> tuple[list[Found], Analyses]:
     """Read all records and analyses at any depth; skip JSON files that name another format, such as benchmarks.
 
-    A damaged file is an error, or with `warn` left out. A file that names no format is an error.
+    A damaged file raises UserError, or is left out with a warning if `warn` is given. So does a file without a format.
     """
     records, analyses = [], []
     for path in sorted(folder.rglob("*.json")):
@@ -90,7 +90,7 @@ def read_notes(path: Path, cells: Mapping[str, Iterable[str]]) -> dict[str, Any]
 
 
 def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figures: bool = False) -> str:
-    """Return the text of RESULTS.md, with paths as seen from `start`; with `figures`, draw the figures again."""
+    """Return the text of RESULTS.md, with paths relative to `start`; with `figures`, draw the figures again."""
     records, analyses = read_results(folder, warn)
     index = RecordIndex(records, dict(analyses))
     names = [*filter(None, (figure for _, figure in CLAIMS.values())), *SPHERES]
@@ -121,7 +121,7 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
         sections.append(f"## Features on the sphere\n\n{ABOUT_SPHERES}\n")
         sections += ["\n".join([f"{TARGETS[name].title}:\n", *pictures]) for name, pictures in spheres.items()]
     if others := [record for path, record in records if path not in dict(behind)]:
-        sections.append(f"## Records that are no cell of the paper\n\n{markdown(other_runs(others))}")
+        sections.append(f"## Records that are not a cell of the paper\n\n{markdown(other_runs(others))}")
     if behind:
         lines = [[one["name"], str(one["seed"]), computed_on(one), relative(path, start)] for path, one in behind]
         grid = Grid(["run", "seed", "computed on", "record"], lines, words=4)
@@ -158,7 +158,7 @@ def ablations_on_cifar100(index: RecordIndex) -> list[Table]:
 
 
 def check_cells(tables: Sequence[Table], index: RecordIndex, notes: Mapping[str, str]) -> tuple[list[str], str]:
-    """Return how many cells there are, were run and are verified; and all that were run or have a note, as text."""
+    """Return the numbers of cells, run cells and verified cells, and the table of cells with runs or notes."""
     lines: list[list[Cell]] = []
     missing: Counter[str] = Counter()
     cells, run, verified = set(), set(), set()
@@ -200,7 +200,7 @@ def section_of(claim: CheckedClaim, note: str, pictures: Sequence[str], start: P
 
 
 def pictures_of(target: str, folder: Path, start: Path) -> list[str]:
-    """Return the figures that were drawn of a target in Markdown, as seen from `start`."""
+    """Return the figures of a target as Markdown, with paths relative to `start`."""
     return [f"![{path.stem}]({quote(relative(path, start))})\n" for path in figures_of(target, folder)]
 
 
@@ -215,7 +215,7 @@ def folded(paths: Iterable[str]) -> list[str]:
 
 
 def other_runs(records: Iterable[Record]) -> Grid:
-    """Return a line for each group of runs with what sets it apart from its preset."""
+    """Return a row for each group of runs with its differences from its preset."""
     header = ["run", "n", "phase 0", "last", "average (head)", "average (nearest mean)", "differs from its preset in"]
     lines: list[list[Cell]] = []
     for group in group_by_identity(records):

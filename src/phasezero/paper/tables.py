@@ -30,7 +30,7 @@ Found = tuple[Path, Record]
 
 
 def paper_name(data: str) -> str:
-    """Return what the paper calls a data set; its own name where the paper has no number for it."""
+    """Return the paper's name of a data set, or its own name if the paper has no number for it."""
     return find_data_set(data).paper_name or data
 
 
@@ -41,11 +41,11 @@ class Row:
     panel: str
     config: RunConfig
     extra: bool = False
-    """Whether --method added it: it has no published number."""
+    """Whether --method added it, so that it has no published number."""
     records: Mapping[int, Found] = field(default_factory=dict)
     """The records that exist, by seed, in the order of seeds."""
     precision: str = ""
-    """The precision of all records, where each precision has its own row; else empty."""
+    """The precision of all records if each precision has its own row, otherwise empty."""
 
     @property
     def weight(self) -> float:
@@ -83,11 +83,11 @@ class Table:
     rows: Sequence[Row]
     seeds: Sequence[int] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What was changed by hand."""
+    """Settings that the user changed."""
     chosen: str = ""
-    """What --method and --step chose, where they left rows out."""
+    """The choice by --method and --step, if it leaves rows out."""
     diverged: int = 0
-    """How many of the runs without a record are known to have diverged."""
+    """How many runs without a record have diverged."""
 
     @property
     def missing(self) -> list[RunConfig]:
@@ -113,7 +113,7 @@ class Table:
 
     @property
     def remarks(self) -> list[str]:
-        """Return what keeps these numbers from being the paper's; every output shows it."""
+        """Return the remarks on differences from the paper, which every output shows."""
         said = [self.replaced]
         configs = [row.config for row in self.rows if find_data_set(self.data).short_epochs]
         later = {(config.training.later.epochs, usual_config(config).training.later.epochs) for config in configs}
@@ -141,7 +141,7 @@ class Table:
         return " ".join([f"{name} of the paper, on {where}: {self.target.title}.", *self.remarks])
 
     def label(self, config: RunConfig) -> str:
-        """Return `LUCIR + CwD`; with the coefficient where it is unusual, or where rows of the method differ in it."""
+        """Return `LUCIR + CwD`, with the coefficient if it is unusual or differs between rows of the method."""
         alike = [row.config for row in self.rows if row.config.method_name == config.method_name]
         several = len({term.weight for other in alike for term in other.initial if term.name == "cwd"}) > 1
         parts = [method_label(config)]
@@ -164,7 +164,7 @@ def precision_of(found: Found) -> str:
 
 
 def method_label(config: RunConfig) -> str:
-    """Return how tables write a method: `LUCIR`, `LUCIR (original)`."""
+    """Return the label of a method in tables: `LUCIR`, `LUCIR (original)`."""
     plain, variant = METHODS[config.method.name].label or config.method.name, config.method.variant
     return f"{plain} ({variant})" if variant else plain
 
@@ -209,7 +209,7 @@ def compare_row(table: Table, row: Row) -> Comparison:
 
 
 def cells_grid(table: Table) -> Grid:
-    """Return a line for each row: ours and the paper's, and what a phase-0 term gains in both."""
+    """Return a grid with our number, the paper's number and the gain of a phase-0 term in both, for each row."""
     paper = f"paper ({table.dataset})" if table.replaced else "paper"
     header = ["method", "B", "S", "R", "ours", "n", paper, "gap", "gain", "paper's gain"]
     several = len({row.precision for row in table.rows}) > 1
@@ -219,7 +219,7 @@ def cells_grid(table: Table) -> Grid:
 
 
 def curves_grid(table: Table, *, every_phase: bool = False) -> Grid:
-    """Return the same with the accuracy after phase 0 and after the last phase; or after each, by the classes seen."""
+    """Return the same grid with the accuracy after phase 0 and the last phase, or after each phase by classes seen."""
     cells = cells_grid(table)
     curves = [_curve(table, row) for row in table.rows]
     counts = sorted({count for curve in curves for count in curve}) if every_phase else []
@@ -246,7 +246,7 @@ def _curve(table: Table, row: Row) -> dict[int, Cell]:
 
 
 def methods_grid(table: Table) -> Grid:
-    """Return Table 1 as the paper prints it: a line for each method, and below it what its phase-0 term gains."""
+    """Return Table 1 in the paper's layout: a row for each method, and below it the gain of its phase-0 term."""
     by_label: dict[str, dict[str, Row]] = {}
     for row in table.rows:
         by_label.setdefault(table.label(row.config), {})[row.sizes[1]] = row
@@ -267,7 +267,7 @@ def methods_grid(table: Table) -> Grid:
 
 @dataclass(frozen=True)
 class Output:
-    """What is shown for a target: its table, the tables of statements that were checked, files of figures and data."""
+    """The output for a target: its table, the tables of checked statements, and the files of figures and data."""
 
     grid: Grid
     further: Sequence[Grid] = ()
@@ -275,7 +275,7 @@ class Output:
 
 
 def write_texts(table: Table, output: Output, base: Path) -> list[Path]:
-    """Write base.md (with pictures and the records behind the numbers), base.tex and base.csv (a line for each row)."""
+    """Write base.md (with figures and the records behind the numbers), base.tex and base.csv (a line for each row)."""
     start, grids, behind = base.parent, [output.grid, *output.further], []
     for row in table.rows:
         for seed, (path, record) in row.records.items():
@@ -301,14 +301,14 @@ def _for_programs(table: Table, grid: Grid, start: Path) -> Grid:
     elif table.target.view == "curves":
         grid = curves_grid(table, every_phase=True)
     rows: list[Row | None] = list(table.rows)
-    if grid.header[0] == "model":  # which are sorted, and named after their runs
+    if grid.header[0] == "model":  # sorted, and named after their runs
         by_name = {row.config.name: row for row in table.rows}
         rows = [by_name.get(str(line[0])) for line in grid.rows]
     remarks = " ".join(table.remarks)
     lines: list[list[Cell]] = []
     for line, row in zip(grid.rows, rows, strict=True):
         paths = [relative(path, start) for path in row.paths] if row else []
-        plain = [NOTHING if cell == NOT_RUN else cell for cell in line]  # a column of numbers has no words
+        plain = [NOTHING if cell == NOT_RUN else cell for cell in line]  # keep words out of columns of numbers
         lines.append([*plain, table.data, remarks, " ".join(paths)])
     return Grid([*grid.header, "data", "remarks", "records"], lines)
 

@@ -1,4 +1,4 @@
-"""The paper's tables and figures as data, from targets.yaml: which runs each shows, and how."""
+"""The paper's tables and figures as data, read from targets.yaml: which runs each shows, and how."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Block:
     """A product: every run with every base B, step S and number of exemplars R, or with every list of phase sizes."""
 
     runs: Sequence[str]
-    """METHOD[+TERM[:WEIGHT]]. A weight that is left out is the published one for the data."""
+    """METHOD[+TERM[:WEIGHT]]. The default of a weight is the published weight for the data."""
     bases: Sequence[int] = ()
-    """Empty: the data set's own, like the steps."""
+    """Empty for the data set's own, like the steps."""
     steps: Sequence[int] = ()
     exemplars: Sequence[int] = (20,)
     sizes: Sequence[Sequence[int]] = ()
     title: str = ""
-    """The title of the panel that shows these runs, `{method}` for the method's label. Empty: there is one panel."""
+    """The title of the panel of these runs, with `{method}` for the method's label; empty for a single panel."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     runs_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Replaces `runs` on a data set with another usual eta."""
@@ -47,7 +47,7 @@ class Target:
 
     @property
     def shows_models(self) -> bool:
-        """Tell whether it shows trained models, not accuracies."""
+        """Tell whether it shows trained models instead of accuracies."""
         return self.view not in ("methods", "cells", "curves", "sweep")
 
     @property

@@ -1,1 +1,1 @@
-"""Records of runs and analyses: what they hold, how they are read, written and checked."""
+"""Records of runs and analyses: their contents, and how they are read, written and checked."""

@@ -68,21 +68,21 @@ class Analysis(RunFacts):
     train: SplitAnalysis
     test: SplitAnalysis
     points: dict[Split, list[list[list[float]]]] | None
-    """On the unit sphere, by split and class, where features have three dimensions."""
+    """Points on the unit sphere, by split and class, if features have three dimensions."""
 
 
 def analysis_name(phase: int | str) -> str:
-    """Return the name of the file for the model after a phase."""
+    """Return the file name of the analysis of the model after a phase."""
     return f"analysis-phase{phase}.json"
 
 
 def write_analysis(path: str | Path, analysis: Analysis) -> None:
-    """Write one analysis, whole or not at all."""
+    """Write an analysis atomically."""
     write_json(path, analysis, "analysis")
 
 
 def read_analysis(path: str | Path) -> Analysis:
-    """Read one analysis."""
+    """Read an analysis."""
     return parse_analysis(Path(path), read_json(Path(path), "analysis"))
 
 
@@ -126,7 +126,7 @@ def floors(analyses: Iterable[Analysis], split: Split, form: Form) -> list[float
 def shared_classes(analyses: Sequence[Analysis], *, later: bool = False) -> list[str]:
     """Return the ids of the classes that all of these models have seen, in the order of the first model.
 
-    `later`: only classes that came after phase 0 in every model of more than one phase.
+    `later` leaves only classes that came after phase 0 in every model of more than one phase.
     """
     lists = [model["classes"][: model["seen_classes"]] for model in analyses]
     if later:

@@ -1,4 +1,4 @@
-"""Files and folders: written whole or not at all, named after runs."""
+"""Files and folders: written atomically, named after runs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pathlib import Path
 
 from phasezero.errors import UserError
 
-LONGEST = 180  # characters of a folder's name; most file systems allow 255 bytes
+LONGEST = 180  # characters of a folder name; most file systems allow 255 bytes
 STILL_WRITING = 60
 """Seconds since its last change after which an unfinished file counts as abandoned."""
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file; a reader finds the old one or the whole new one."""
+    """Write a text file atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file to write instead; it takes the place of `path` when it is complete."""
+    """Yield a temporary file to write; it replaces `path` when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -37,9 +37,9 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary)):
-            error.filename = str(path)  # the file that the user knows; a full disk names none
+            error.filename = str(path)  # the user's file, which the error of a full disk does not name
         raise
-    with suppress(OSError):  # the rename itself lasts only once the folder is synced; not every system can
+    with suppress(OSError):  # a rename is durable only once the folder is synced, where the system can
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -48,16 +48,16 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_unfinished(folder: Path, name: str = "*") -> None:
-    """Remove temporary files of killed writers; a file that was touched a moment ago may have a living writer."""
+    """Remove temporary files of killed writers; a recently changed file may still be in use."""
     for left in folder.glob(f".{name}.*.tmp"):
-        with suppress(OSError):  # gone, or still held
+        with suppress(OSError):  # already removed, or in use
             if time.time() - left.stat().st_mtime > STILL_WRITING:
                 left.unlink()
 
 
 @contextmanager
 def writable(folder: Path | None, option: str = "--out") -> Iterator[None]:
-    """Make the folder, if one is named, and prove that it can be written; after an error remove what stayed empty."""
+    """Make the folder, if given, and check that it is writable; remove folders that were made and stayed empty."""
     if folder is None:
         yield
         return
@@ -79,7 +79,7 @@ def writable(folder: Path | None, option: str = "--out") -> Iterator[None]:
 
 
 def slug(name: str) -> str:
-    """Return a run's name as a folder's: letters, digits and +._- stay; a name too long for a folder is cut."""
+    """Return the folder name of a run: letters, digits and +._- stay, a name that is too long is cut."""
     plain = re.sub(r"[^A-Za-z0-9+._-]+", "-", name).strip("-.") or "run"
     if len(plain) <= LONGEST:
         return plain
@@ -87,7 +87,7 @@ def slug(name: str) -> str:
 
 
 def find_files(paths: Iterable[str | Path], pattern: str) -> list[Path]:
-    """Return files, each once: a path is a file, or a folder that holds a file so named or is searched at any depth."""
+    """Return files, each once: a path is a file, a folder with such a file, or a folder searched at any depth."""
     found: dict[Path, None] = {}  # an ordered set: a run reached by two paths must not count as two seeds
     for path in map(Path, paths):
         files = [path]
@@ -100,5 +100,5 @@ def find_files(paths: Iterable[str | Path], pattern: str) -> list[Path]:
 
 
 def relative(path: Path, start: Path) -> str:
-    """Return a path as seen from a folder."""
+    """Return a path relative to a folder."""
     return Path(os.path.relpath(path.resolve(), start.resolve())).as_posix()

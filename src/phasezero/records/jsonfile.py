@@ -1,4 +1,4 @@
-"""JSON files that others may rely on: written whole or not at all, and checked against a schema when read."""
+"""JSON files, written atomically and checked against a schema when read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from phasezero.records.files import write_whole
 from phasezero.validation import MOST_DIGITS, UNPRINTABLE
 
 MOST_BYTES = 256 << 20
-"""Far more than any of these files has, and no more than a machine can hold."""
+"""Far more than any of these files needs, and little enough for memory."""
 
 
 def write_json(path: str | Path, value: Mapping[str, Any], what: str) -> None:
-    """Write a mapping as JSON, whole or not at all."""
+    """Write a mapping as JSON atomically."""
     write_whole(Path(path), "".join(_pieces(value, what, 0)) + "\n")
 
 
@@ -34,7 +34,7 @@ def _pieces(value: object, where: str, depth: int) -> Iterator[str]:
         entries = [(f"{where}[{index}]", "", item) for index, item in enumerate(value)]
         opening, closing = "[]"
     else:
-        # A diverged run shows here first; say where, rather than write what is not JSON.
+        # A diverged run shows here first; name the field instead of writing invalid JSON.
         for index, number in enumerate(value if isinstance(value, list | tuple) else [value]):
             if isinstance(number, float) and not math.isfinite(number):
                 place = f"{where}[{index}]" if isinstance(value, list | tuple) else where
@@ -48,7 +48,7 @@ def _pieces(value: object, where: str, depth: int) -> Iterator[str]:
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read the JSON object in a file; `what` it should be is for the error message."""
+    """Read the JSON object in a file; `what` names its kind in error messages."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise UserError(f"{path}: larger than {MOST_BYTES >> 20} MiB, so not a {what} of phasezero")
@@ -67,15 +67,15 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 
 def _finite(text: str) -> float:
-    """Reject NaN, Infinity and 1e999, which Python's json takes for numbers."""
+    """Reject NaN, Infinity and 1e999, which Python's json accepts as numbers."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:20]} is no finite number")
+        raise ValueError(f"{text[:20]} is not a finite number")
     return number
 
 
 def _whole(text: str) -> int:
-    """Reject a whole number that no float can hold."""
+    """Reject a whole number that does not fit into a float."""
     if len(text) > MOST_DIGITS:
         raise ValueError(f"a whole number of {len(text)} digits")
     return int(text)
@@ -89,11 +89,11 @@ def load_schema(name: str) -> dict[str, Any]:
 
 
 Lists = Iterator[tuple[str, Sized, int]]
-"""Where lists are, the lists, and how long they must be."""
+"""The place of each list, the list, and its required length."""
 
 
 def check_content(path: Path, value: dict[str, Any], schema: str, lists: Callable[[dict[str, Any]], Lists]) -> None:
-    """Raise UserError for a violation of the schema that matters to a view, or for a list of the wrong length."""
+    """Raise UserError for a violation of the schema that affects views, or for a list of the wrong length."""
     rules = load_schema(schema)
     for problem in _problems(value, rules, "", rules["$defs"]):
         raise UserError(f"{path}: {problem}")
@@ -107,7 +107,7 @@ _KINDS |= {"null": type(None), "boolean": bool}
 
 
 def _problems(value: Any, rule: dict[str, Any], where: str, named: Mapping[str, Any]) -> Iterator[str]:
-    """Yield violations of the schema that matter to a view (the tests check all), and texts that cannot be shown."""
+    """Yield violations of the schema that affect views (the tests check all), and texts that cannot be shown."""
     if "anyOf" in rule:  # in these schemas only ever "something or null"
         rule = {"type": "null"} if value is None else rule["anyOf"][0]
     if "$ref" in rule:
@@ -131,7 +131,7 @@ def _problems(value: Any, rule: dict[str, Any], where: str, named: Mapping[str, 
         if len(value) < rule.get("minItems", 0):
             yield f"{where} is empty"
         places: Iterable[int] = range(len(value))
-        if set(map(type, value)) in ({int}, {float}):  # long, most of them: the extremes speak for all
+        if set(map(type, value)) in ({int}, {float}):  # often long: it is enough to check the extremes
             places = sorted({value.index(min(value)), value.index(max(value))})
         for index in places:
             yield from _problems(value[index], rule.get("items", {}), f"{where}[{index}]", named)

@@ -1,4 +1,4 @@
-"""The numbers of class-incremental learning, as pure functions.
+"""The metrics of class-incremental learning, as pure functions.
 
 Labels are positions in the class order, and the classes of a phase are a range of labels. Accuracies are percentages.
 """
@@ -18,7 +18,7 @@ Counts = npt.NDArray[np.int64]
 
 
 def confusion_matrix(true: npt.ArrayLike, predicted: npt.ArrayLike, classes: int) -> Counts:
-    """Count how often class i (row) was called class j (column), [classes, classes].
+    """Count how often class i (row) was predicted as class j (column), [classes, classes].
 
     >>> from phasezero import confusion_matrix
     >>> confusion_matrix([0, 0, 1], [0, 1, 1], classes=2).tolist()
@@ -26,9 +26,9 @@ def confusion_matrix(true: npt.ArrayLike, predicted: npt.ArrayLike, classes: int
     """
     rows, columns = np.ravel(true), np.ravel(predicted)
     if rows.shape != columns.shape:
-        raise ValueError(f"{rows.size} true labels but {columns.size} predicted ones")
+        raise ValueError(f"{rows.size} true labels but {columns.size} predictions")
     for name, labels in (("true", rows), ("predicted", columns)):
-        # Out of range, a pair would silently be counted in a neighbouring row by the flat index below.
+        # The flat index below would count a label out of range in a neighbouring row.
         if labels.size and (labels.min() < 0 or labels.max() >= classes):
             raise ValueError(f"{name} labels must lie in 0..{classes - 1}")
     flat = rows.astype(np.int64) * classes + columns.astype(np.int64)
@@ -38,13 +38,13 @@ def confusion_matrix(true: npt.ArrayLike, predicted: npt.ArrayLike, classes: int
 def overall_accuracy(confusion: Counts) -> float:
     """Return the top-1 accuracy over all test images of all classes seen.
 
-    It is weighted by images. An unweighted mean over phases (FACIL's "avg") is another number.
+    It is weighted by images, unlike an unweighted mean over phases (FACIL's "avg").
     """
     return _percent(int(np.trace(confusion)), int(confusion.sum()), "the seen classes have")
 
 
 def phase_accuracies(confusion: Counts, phase_sizes_so_far: Sequence[int]) -> list[float]:
-    """Return the accuracy on each phase's classes; every class seen so far is a possible answer.
+    """Return the accuracy on the classes of each phase; every class seen so far is a possible prediction.
 
     >>> from phasezero import confusion_matrix, phase_accuracies
     >>> phase_accuracies(confusion_matrix([0, 1, 2], [0, 0, 2], classes=3), [2, 1])
@@ -66,20 +66,20 @@ def average_incremental_accuracy(accuracies: Sequence[float]) -> float:
     70.0
     """
     if not accuracies:
-        raise ValueError("no phase, no average")
+        raise ValueError("an average needs at least one phase")
     return math.fsum(accuracies) / len(accuracies)
 
 
 def forgetting_by_phase(matrix: Sequence[Sequence[float]]) -> list[float] | None:
-    """Return, for each phase but the last, its best accuracy before the last phase minus the final one.
+    """Return, for each phase but the last, its best accuracy before the last phase minus its final accuracy.
 
-    Chaudhry et al. 2018 (Riemannian Walk), eq. 3. A negative entry is a phase that got better. After a single phase
-    there was nothing to forget: None.
+    Chaudhry et al. 2018 (Riemannian Walk), eq. 3. A negative entry is a phase that improved. For a single phase the
+    result is None.
     """
     last = len(matrix) - 1
     if last < 1:
         return None
-    # A[i][j] exists from i = j on: a phase cannot be measured before it was learned.
+    # A[i][j] exists for i >= j: a phase cannot be measured before it was learned.
     return [max(matrix[i][j] for i in range(j, last)) - matrix[last][j] for j in range(last)]
 
 
@@ -97,7 +97,7 @@ def forgetting(matrix: Sequence[Sequence[float]]) -> float | None:
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None, int]:
     """Return mean, sample standard deviation (n - 1; None for one value) and n."""
     if not values:
-        raise ValueError("no values, no mean")
+        raise ValueError("a mean needs at least one value")
     deviation = statistics.stdev(values) if len(values) > 1 else None
     return math.fsum(values) / len(values), deviation, len(values)
 

@@ -23,7 +23,7 @@ SCHEMA_VERSION = 1
 FILE_NAME = "record.json"
 
 CLASSIFIERS = ("head", "nearest_mean", "uncorrected")
-"""Classifiers that every record names, with null where a classifier was not measured. Others may be added.
+"""Classifiers in every record, with null if a classifier was not measured. Others may be added.
 
 `nearest_mean`: the nearest mean of exemplars. `uncorrected`: the head without its bias correction (BiC).
 """
@@ -62,7 +62,7 @@ class PhaseRecord(TypedDict):
     by_phase: dict[str, list[float] | None]
     """By classifier: the accuracy on the classes of each phase so far."""
     confusion: dict[str, list[int]]
-    """Of the head: `true` and `predicted` classes, and the `count` of test images."""
+    """Confusions of the head: `true` and `predicted` classes, and the `count` of test images."""
     memory: Memory
     loss: dict[str, list[float]]
     seconds: dict[str, float]
@@ -99,24 +99,24 @@ class Environment(TypedDict):
     engine: str
     photos: NotRequired[Literal["resident", "files"]]
     plugins: NotRequired[dict[str, str]]
-    """The sha256 of each plug-in that was loaded."""
+    """The sha256 of each loaded plug-in."""
 
 
 class RunFacts(TypedDict):
-    """Which run a record or an analysis belongs to, and what made it."""
+    """The run of a record or an analysis, and what produced it."""
 
     name: str
     method: str
     initial: list[str]
     seed: int
     config: dict[str, Any]
-    """As it was written; `RunConfig.from_record` and `identity.settings_of` add what came later."""
+    """The configuration as written; `RunConfig.from_record` and `identity.settings_of` add newer fields."""
     data: DataRecord
     environment: Environment
 
 
 class FinishedRun(RunFacts):
-    """What a run leaves, before its summary is made."""
+    """The record of a run without its summary."""
 
     phases: list[PhaseRecord]
     timing: Timing
@@ -138,7 +138,7 @@ class Record(FinishedRun):
 
 
 def class_hash(ids: Iterable[object]) -> str:
-    """Return a sha256 over the ordered class ids: equal only for the same classes in the same order."""
+    """Return the sha256 of the ordered class ids, which is equal only for the same classes in the same order."""
     # JSON, not a join: ["a,b"] and ["a", "b"] must differ.
     text = json.dumps([str(class_id) for class_id in ids], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -204,14 +204,14 @@ def _metrics(phases: Sequence[PhaseRecord], classifier: str) -> Metrics | None:
 
 
 def comparable_part(record: Record) -> dict[str, Any]:
-    """Return what two runs of one configuration and seed must share bit for bit: no clock, no machine, no version."""
+    """Return what two runs of a configuration and seed must share bit for bit, without times, machine and versions."""
     part: dict[str, Any] = {k: v for k, v in record.items() if k not in ("timing", "environment", "phasezero")}
     phases = [{k: v for k, v in phase.items() if k not in ("seconds", "gpu")} for phase in record["phases"]]
     return {**part, "phases": phases}
 
 
 def write_record(path: str | Path, record: Record) -> None:
-    """Write a record as JSON, whole or not at all.
+    """Write a record as JSON atomically.
 
     >>> import pathlib, tempfile
     >>> from phasezero import read_record, write_record
@@ -225,7 +225,7 @@ def write_record(path: str | Path, record: Record) -> None:
 
 
 def read_record(path_or_folder: str | Path) -> Record:
-    """Read one record; a folder means the record.json in it.
+    """Read a record from a file, or from the record.json in a folder.
 
     >>> from phasezero import read_record
     >>> record = read_record(getfixture("record_file"))
@@ -237,7 +237,7 @@ def read_record(path_or_folder: str | Path) -> Record:
 
 
 def parse_record(path: Path, value: dict[str, Any]) -> Record:
-    """Check a record that was read from a file, and complete it where it is old."""
+    """Check a record that was read from a file, and add fields that an old record lacks."""
     if (version := value.get("schema_version", "none")) != SCHEMA_VERSION:
         raise UserError(f"{path}: schema_version is {version!r}, this phasezero reads {SCHEMA_VERSION}")
     check_content(path, value, "run", _lists)
@@ -257,7 +257,7 @@ def _lists(record: dict[str, Any]) -> Lists:
 
 
 def _complete(path: Path, value: dict[str, Any]) -> Record:
-    """Add the metrics that an old summary lacks; raise UserError where parts of the record contradict each other."""
+    """Add the metrics that an old summary lacks; raise UserError if parts of the record contradict each other."""
     for place, phase in enumerate(value["phases"]):
         for name in ("true", "predicted"):
             if max(phase["confusion"][name], default=0) >= phase["seen_classes"]:
@@ -268,13 +268,13 @@ def _complete(path: Path, value: dict[str, Any]) -> Record:
         written = summary.get(classifier, expected) or {}
         both = expected.keys() & written.keys()
         if bool(written) != bool(expected) or not all(_same(written[key], expected[key]) for key in both):
-            raise UserError(f"{path}: summary.{classifier} is not that of its phases; one of them was changed")
+            raise UserError(f"{path}: summary.{classifier} contradicts the phases; one of them was changed")
         summary[classifier] = {**expected, **written} or None
     return cast(Record, {**value, "summary": summary})
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Compare metrics (a number, a list of numbers or None) up to the rounding of another machine."""
+    """Compare metrics (a number, a list of numbers or None) up to rounding differences between machines."""
     if one is None or other is None:
         return one is other
     return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-9, atol=1e-6)
@@ -292,7 +292,7 @@ def find_records(paths: Iterable[str | Path]) -> list[Path]:
 def sound_records(paths: Sequence[str | Path], warn: Callable[[str], None]) -> list[tuple[Path, Record]]:
     """Read the records that `find_records` finds.
 
-    A damaged record raises UserError if it was named itself. If a search found it, it is left out with a warning.
+    A damaged record raises UserError if its file was named. If a search found it, it is left out with a warning.
     """
     found, named = [], {_own_file(Path(path)).resolve() for path in paths}
     for path in find_records(paths):
@@ -306,7 +306,7 @@ def sound_records(paths: Sequence[str | Path], warn: Callable[[str], None]) -> l
 
 
 def load_records(paths: Sequence[str | Path], warn: Callable[[str], None]) -> list[tuple[Path, Record]]:
-    """Read records like `sound_records`; raise UserError where no record can be read."""
+    """Read records like `sound_records`; raise UserError if no record can be read."""
     if not (found := sound_records(paths, warn)):
         raise UserError(f"{', '.join(map(str, paths))}: no {FILE_NAME} that can be read")
     return found

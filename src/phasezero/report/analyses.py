@@ -1,4 +1,4 @@
-"""Tables and captions of analyses and findings, and what `phasezero analyze` shows of them."""
+"""Tables and captions of analyses and findings, and the output of `phasezero analyze`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def analysis_grid(
 ) -> Grid:
     """Return a row for each group of seeds, with all columns or with these.
 
-    Without `ks` it has alpha_k of those usually shown that were measured. alpha_k and information are means over
-    `classes` (`later`: all of them came after phase 0), by default over those that a model has seen.
+    The default of `ks` is the usual k that were measured. alpha_k and information are means over `classes` (`later`:
+    all of them came after phase 0), by default over those that a model has seen.
     """
     groups = group_analyses(analyses)
     rows = [_row(group, usual_k(groups) if ks is None else ks, split, form, classes) for group in groups]
@@ -102,9 +102,9 @@ def figure_caption(analyses: Sequence[Analysis], classes: Sequence[str] | None =
 
 
 def findings_grid(findings: Sequence[Finding], left_out: Iterable[str] = ()) -> Grid:
-    """Return a row for each statement and k: how often it holds, by how much, and where not. Words are not repeated.
+    """Return a row for each statement and k: how often it holds, by how much, and the exceptions.
 
-    `left_out` says what could not be compared, and why.
+    `left_out` has the reasons why models could not be compared.
     """
     header = ["statement", "models", "k", "means", "difference", "holds", "exceptions"]
     rows: list[list[Cell]] = []
@@ -155,7 +155,7 @@ def show_analyses(
 ) -> None:
     """Print tables, then write every view that these analyses allow; warn of what cannot be shown.
 
-    A file's name tells what is not the default (also `phases`), so that views do not clash.
+    File names contain every choice that is not the default (and `phases`), so that views do not replace each other.
     """
     suffix = "".join(f"-phase{phase}" for phase in phases) + "-later" * later
     suffix += f"-{split}" * (split != "train") + f"-{form}" * (form != "raw")

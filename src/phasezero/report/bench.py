@@ -35,5 +35,5 @@ def bench_grid(report: dict[str, Any]) -> Grid:
         f"{cost['published']:.1%} to a published step, {cost['ours']:.1%} to ours"
     )
     if min(cost.values()) < 0:
-        caption += ": noise, since a term costs something; measure longer (--seconds) on a quieter machine"
+        caption += ": within noise; measure longer (--seconds) on a less busy machine"
     return Grid(["", "published, ms", "ours, ms", "ratio", *(name for name, _ in shown.values())], lines, caption)

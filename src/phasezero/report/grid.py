@@ -1,4 +1,4 @@
-"""A table as data, and the four ways to print it: terminal, Markdown, LaTeX, CSV."""
+"""A table as data, and its four output formats: terminal, Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BREAK = re.compile(r"(?<=\s)|(?<=\w[/+])")
 
 @dataclass(frozen=True)
 class Spread:
-    """A mean with its sample standard deviation, where there is one; `sign` shows the plus of a difference."""
+    """A mean with an optional sample standard deviation; `sign` shows the plus of a difference."""
 
     mean: float
     deviation: float | None = None
@@ -40,7 +40,7 @@ Cell = str | Spread
 
 @dataclass(frozen=True)
 class Grid:
-    """Headings, rows, a caption. The first `words` columns hold text, with `remarks` the last too; others numbers."""
+    """Headings, rows and a caption. The first `words` columns (with `remarks` also the last) are text, not numbers."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -56,7 +56,7 @@ class Grid:
         return [list(self.header), *([str(cell) for cell in row] for row in self.rows)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Draw it in the console's width, in several tables if needed; no number is cut."""
+        """Draw the table in the console's width, in several parts if needed; no number is cut."""
         # A number that must break does so before its "±".
         lines = [[cell.replace("± ", "±") for cell in line] for line in self.lines()]
         for places, (header, *rows) in fit(lines, self.words, options.max_width):
@@ -73,7 +73,7 @@ class Grid:
 def fit(lines: Sequence[Sequence[str]], words: int, width: int) -> list[tuple[list[int], list[list[str]]]]:
     """Return parts that fit a width, to be drawn below each other: the columns of each, and its cells line by line.
 
-    The first column, which names rows, is in every part. The first `words` columns get spare room.
+    The first column, which names rows, is in every part. The first `words` columns get the spare width.
     """
     columns = list(zip(*lines, strict=True))
     most = [max(map(len, column)) for column in columns]
@@ -93,7 +93,7 @@ def fit(lines: Sequence[Sequence[str]], words: int, width: int) -> list[tuple[li
     laid_out = []
     for part in parts:
         widths = list(least)
-        for _ in range(spare(part)):  # to the narrowest column of words that can use it
+        for _ in range(spare(part)):  # to the narrowest text column that can use it
             if growing := [place for place in part if place < words and widths[place] < most[place]]:
                 widths[min(growing, key=widths.__getitem__)] += 1
         laid_out.append((part, [["\n".join(wrap(line[place], widths[place])) for place in part] for line in lines]))
@@ -122,7 +122,7 @@ def markdown(grid: Grid) -> str:
 
 
 def _markdown_text(text: str) -> str:
-    return _one_line(text).replace("<", "&lt;")  # it could begin HTML, which Markdown lets through
+    return _one_line(text).replace("<", "&lt;")  # it could start HTML, which Markdown passes through
 
 
 def _one_line(text: str) -> str:
@@ -134,7 +134,7 @@ _LATEX = {
     "±": r"$\pm$",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    # Without a font encoding of their own these print as other characters.
+    # Without a suitable font encoding these print as other characters.
     "|": r"\textbar{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
@@ -161,7 +161,7 @@ def _latex_line(cells: Sequence[Cell]) -> str:
 
 
 _WRAPPED, _LINE, _PAGE = 24, 72, 40
-"""Characters from which on a column of words is broken, that fit a line of text; rows that fit a page."""
+"""Characters above which a text column is wrapped, characters that fit a line, rows that fit a page."""
 
 
 def latex(grid: Grid) -> str:
@@ -190,7 +190,7 @@ def latex(grid: Grid) -> str:
 
 
 def comma_separated(grid: Grid) -> str:
-    """Return numbers for programs: full precision, deviations and notes in columns of their own, nothing for none."""
+    """Return CSV in full precision, with deviations and notes in separate columns, and empty cells for None."""
     lines = [[field for name in grid.header for field in (name, f"{name} std", f"{name} note")]]
     lines += [[field for cell in row for field in _fields(cell)] for row in grid.rows]
     used = [place for place, column in enumerate(zip(*lines, strict=True)) if place % 3 == 0 or any(column[1:])]
@@ -207,7 +207,7 @@ def _fields(cell: Cell) -> tuple[str, str, str]:
 
 
 def _no_formula(text: str) -> str:
-    """Quote a name such as `=1+1`, which a spreadsheet would compute; a number stays one, whatever its sign."""
+    """Quote a name such as `=1+1`, which a spreadsheet would evaluate; leave numbers with a sign unchanged."""
     try:
         float(text)
     except ValueError:
@@ -220,7 +220,7 @@ FORMATS = ("terminal", *TEXT_FORMATS)
 
 
 def print_grid(grid: Grid, form: str, console: Console) -> None:
-    """Print the table: on the terminal drawn, else the text as it is, to be piped."""
+    """Print the table: drawn for a terminal, or as plain text to be piped."""
     if form == "terminal":
         console.print(grid)
     else:

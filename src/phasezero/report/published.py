@@ -1,4 +1,4 @@
-"""The published average incremental accuracies of the CwD paper (CVPR 2022) as data, and how ours compare with them."""
+"""The average incremental accuracies of the CwD paper (CVPR 2022) as data, and comparisons with our numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from phasezero.records.run import Record
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """One cell of a published table; `std` is None where none was printed."""
+    """A cell of a published table; `std` is None if it was not printed."""
 
     mean: float
     std: float | None
@@ -34,7 +34,7 @@ Key = tuple[str, str, str, bool, int, int, int]
 
 
 def gap(ours: Sequence[float], cell: PublishedCell) -> float:
-    """Return our mean less the published one."""
+    """Return our mean minus the published mean."""
     return fmean(ours) - cell.mean
 
 
@@ -57,9 +57,9 @@ def published_cells() -> dict[Key, PublishedCell]:
 
 
 def published_cell(config: RunConfig, dataset: str) -> PublishedCell | None:
-    """Return the cell for a configuration, in the first table that has one; `dataset` is the paper's name.
+    """Return the cell for a configuration, from the first table that has it; `dataset` is the paper's name.
 
-    There is none for listed phase sizes, several terms, unusual coefficients and a fixed total of exemplars.
+    Return None for listed phase sizes, several terms, unusual coefficients and a fixed total of exemplars.
     """
     protocol, rule = config.protocol, MemoryRule.parse(config.protocol.memory)
     other = protocol.phase_sizes or len(config.initial) > 1 or rule.kind != "per_class"
@@ -73,7 +73,7 @@ def published_cell(config: RunConfig, dataset: str) -> PublishedCell | None:
 
 
 def published_for(record: Record) -> PublishedCell | None:
-    """Return the cell that a run repeats; None if it has other data or settings than the cell, or was stopped early.
+    """Return the cell that a run reproduces; None if it has other data or settings, or was stopped early.
 
     The note is extended where the published run may differ in its classes.
     """
@@ -90,12 +90,12 @@ def published_for(record: Record) -> PublishedCell | None:
 
 
 def preset_differences(record: Record, *, memory: bool = True) -> list[str]:
-    """Return the settings in which a run is not its preset; without `memory`, exemplars per class do not count."""
+    """Return the settings in which a run differs from its preset, without exemplars per class if not `memory`."""
     try:
         config = RunConfig.from_record(record["config"])
         usual = usual_config(config)
-    except UserError:  # of another version, or of a plug-in that is not loaded
-        return ["there is no such preset"]
+    except UserError:  # from another version, or from a plug-in that is not loaded
+        return ["no such preset"]
     if not memory and config.protocol.memory.startswith("per_class:"):
         usual = replace(usual, protocol=replace(usual.protocol, memory=config.protocol.memory))
     pairs = enumerate(zip(config.initial, usual.initial, strict=True))

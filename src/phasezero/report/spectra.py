@@ -18,7 +18,7 @@ Measure = Callable[[Analysis], float | None]
 
 
 def by_classes(analysis: Analysis) -> str:
-    """Name a model in a legend by the classes it began with."""
+    """Return the legend label of a model by its number of classes in phase 0."""
     return f"{analysis['phase_sizes'][0]} classes"
 
 
@@ -33,7 +33,7 @@ def draw_alpha(
     name: Callable[[Analysis], str] | None = None,
     caption: str = "",
 ) -> None:
-    """Draw alpha_k over k (the paper's Fig. 3), one line a group: mean over classes, shaded by the seeds' deviation.
+    """Draw alpha_k over k (the paper's Fig. 3), a line per group: mean over classes, shaded by the seeds' deviation.
 
     A mapping gives panels by title (Fig. 4), `by_class` a panel for each class. By default the mean is over all classes
     that every model of a panel has seen; `classes` names others by their ids. `name` names a model in the legend.
@@ -49,7 +49,7 @@ def draw_alpha(
             panels.append((title, some, ids))
     if not panels or not all(ids for _, _, ids in panels):
         raise UserError("nothing to draw: no models, or none that have a class in common")
-    # Grouped all together: a model keeps its name in every panel; models of one name share a line.
+    # All panels are grouped together, so a model keeps its name in every panel. Models of the same name share a line.
     groups = group_analyses({id(one): one for _, some, _ in panels for one in some}.values())
     drawn = []
     for place, (title, some, ids) in enumerate(panels):
@@ -58,7 +58,7 @@ def draw_alpha(
             runs = [one for one in group.members if id(one) in here]
             ks = [k for k in runs[0]["k"] if all(k in one["k"] for one in runs)] if runs else []
             if runs and not ks:
-                raise UserError(f"{group.label}: its seeds have no k in common; analyse them with the same")
+                raise UserError(f"{group.label}: the seeds have no k in common; analyse them with the same --k")
             points = [(k, [mean_of(one, split, form, ids, k) for one in runs]) for k in ks]
             lines.append((name(group.first) if name else group.label, points))
         y_label = "" if place % COLUMNS else rf"$\alpha_k$, {form} features, {split} images"
@@ -94,7 +94,7 @@ def draw_information(
 def draw_overlap(
     analyses: Sequence[Analysis], path: str | Path, *, split: Split = "test", form: Form = "unit", caption: str = ""
 ) -> None:
-    """Draw what grows when eta is too large: scatter within classes over that between, and nearest-mean errors."""
+    """Draw the overlap over eta: scatter within classes over scatter between classes, and nearest-mean errors."""
     overlap = {id(one): one[split][form]["overlap"] for one in analyses}
     measures: dict[str, Measure] = {
         "scatter within / between classes": lambda one: overlap[id(one)]["scatter_ratio"],
@@ -117,7 +117,7 @@ def _draw_over_eta(
     for y_label, value in measures.items():
         drawn = []
         for label, groups in lines.items():
-            points: dict[float, dict[int, float]] = {}  # a seed counts once, though several runs may share its phase 0
+            points: dict[float, dict[int, float]] = {}  # count a seed once, even if several runs share its phase 0
             for one in (one for group in groups for one in group.members):
                 if (found := value(one)) is not None:
                     points.setdefault(cwd_weight(one), {}).setdefault(one["seed"], found)

@@ -21,9 +21,9 @@ from phasezero.report.style import COLOURS, MARKERS, draw_legend, plain_text, wr
 def draw_sphere(
     panels: Mapping[str, Analysis], path: str | Path, *, split: Split = "train", future: bool = True, caption: str = ""
 ) -> None:
-    """Draw unit features on a sphere, a panel for each model; `future` shows classes to come, too.
+    """Draw unit features on a sphere, with a panel for each model; `future` also shows later classes.
 
-    Each sphere is turned to face its points; those on the far side are hollow.
+    Each sphere is turned to face its points. Points on the far side are hollow.
     """
     columns = min(len(panels), 4)
     rows = -(-len(panels) // columns)
@@ -57,8 +57,8 @@ def draw_sphere(
 def facing(points: Tensor) -> Tensor:
     """Turn unit vectors [n, 3] towards the viewer: (right, up, near), rotated but not mirrored.
 
-    Their mean direction (without it, the axis of least spread) is in the middle. Their widest spread across it lies
-    from left to right. Features are defined up to a rotation only, so nothing is lost.
+    Their mean direction (or, if that is zero, the axis of least spread) is in the middle. Their widest spread across it
+    is from left to right. Features are defined only up to a rotation, so nothing is lost.
     """
 
     def axes_of_spread(some: Tensor) -> Any:  # eigenvectors of the second moments, as columns by rising moment
@@ -74,7 +74,7 @@ def facing(points: Tensor) -> Tensor:
 
 
 def _draw_cloud(axes: Axes, cloud: Tensor, index: int) -> Artist:
-    """Draw points in front filled, those behind hollow."""
+    """Draw filled points in front and hollow points behind."""
     colour, near = COLOURS[index % len(COLOURS)], cloud[:, 2] >= 0
     style: dict[str, Any] = {"s": 9, "marker": MARKERS[index % len(MARKERS)]}
     hollow = {**style, "facecolors": "none", "edgecolors": colour, "linewidths": 0.5, "alpha": 0.5, "zorder": 2}

@@ -1,4 +1,4 @@
-"""How figures look and how they are written: for a paper's column, legible in grey."""
+"""The style and file formats of figures: sized for a paper's column, legible in grey."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from phasezero.records.metrics import mean_and_deviation
 SUFFIXES = (".png", ".svg", ".pdf")
 STYLE = Path(__file__).with_name("figures.mplstyle")
 
-# After Okabe and Ito's colours, which colour-blind readers tell apart; less the yellow, and darker, so that each has
-# a contrast of 3:1 on white (theirs: orange 2.2, sky blue 2.3). Markers and line styles repeat with other periods,
-# so that a grey print still tells the lines apart.
+# Okabe and Ito's colours, which colour-blind readers can tell apart, without the yellow and darker, so that each has a
+# contrast of 3:1 on white (theirs: orange 2.2, sky blue 2.3). Markers and line styles repeat with other periods, so
+# lines remain distinguishable in grey.
 COLOURS = ("#005E9B", "#B84700", "#00895D", "#D36F9F", "#BE8B00", "#000000", "#169DDB")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
@@ -39,11 +39,11 @@ def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = ""
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"{path}: a figure's name must end in one of {', '.join(SUFFIXES)}")
-    with matplotlib.rc_context(fname=STYLE):  # a Figure of our own, never pyplot: nothing of ours stays behind
+    with matplotlib.rc_context(fname=STYLE):  # not pyplot, which keeps global state
         figure = make()
         if caption:
-            # A tight crop moves the figure's edge, and a legend outside the axes with it, onto the caption: so
-            # everything is laid out before, and stays there.
+            # A tight crop would move the figure's edge, and a legend outside the axes, onto the caption. So
+            # everything is laid out before and stays in place.
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
             for legend in figure.legends:
@@ -57,7 +57,7 @@ def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = ""
 
 
 def write_every_format(base: Path, make: Callable[[Path], None], suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
-    """Write one figure as PNG, SVG and PDF (or some of them), all of this name with a suffix."""
+    """Write a figure as PNG, SVG and PDF (or some of them), all with this name and a suffix."""
     paths = [base.with_name(base.name + suffix) for suffix in suffixes]
     for path in paths:
         make(path)
@@ -65,12 +65,12 @@ def write_every_format(base: Path, make: Callable[[Path], None], suffixes: Seque
 
 
 Points = Sequence[tuple[float, Sequence[float]]]
-"""Places on the x axis, each with the values of some runs there."""
+"""Positions on the x axis, each with the values of some runs."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines over one pair of axes. A label has the same colour in every panel of a figure."""
+    """Lines in one set of axes. A label has the same colour in every panel of a figure."""
 
     lines: Sequence[tuple[str, Points]]
     x_label: str
@@ -89,7 +89,7 @@ def write_panels(
     inside: bool = False,
     caption: str = "",
 ) -> None:
-    """Write a figure of panels. Its legend, under this title, is below them all or inside the only panel."""
+    """Write a figure of panels. The legend, with this title, is below all panels or inside a single panel."""
     labels = list(dict.fromkeys(label for panel in panels for label, _ in panel.lines))
     columns = min(len(panels), COLUMNS)
     rows = -(-len(panels) // columns)
@@ -128,13 +128,13 @@ def draw_spread(axes: Axes, points: Points, index: int) -> Line2D:
         places, low, high = zip(*known, strict=True)
         if 1 < len(known) == len(means):
             axes.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
-        else:  # a band would narrow towards points of one run, as if these were certain
+        else:  # a band would narrow at points with a single run, as if these were certain
             axes.vlines(places, low, high, color=colour, linewidth=1)
     return line
 
 
 def plain_text(text: Any, words: str) -> None:
-    """Set words as they are: matplotlib would read $...$ as mathematics."""
+    """Escape text, because matplotlib reads $...$ as mathematics."""
     text.set_parse_math(False)
     text.set_text(words)
 
@@ -142,7 +142,7 @@ def plain_text(text: Any, words: str) -> None:
 def draw_legend(
     where: Axes | Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "", **options: Any
 ) -> None:
-    """Draw a legend inside axes where there is room, or below a whole figure; labels appear as they are."""
+    """Draw a legend inside axes with room for it, or below a whole figure; labels appear unchanged."""
     inside = isinstance(where, Axes)
     options |= {"loc": "best" if inside else "outside lower center", "frameon": inside, "title": title or None}
     # The names go in afterwards: matplotlib hides labels that start with "_".

@@ -1,4 +1,4 @@
-"""Tables of records: one row for the runs that differ only in their seed, beside the published number."""
+"""Tables of records: a row for runs that differ only in their seed, next to the published number."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from phasezero.report.published import published_for
 
 Runs = Group[Record]
 
-MOST_PHASES = 8  # more columns than this do not fit a terminal; a few are chosen then
-CLASSIFICATION = "how the method classifies"  # does not count where all runs are shown by the same classifier
+MOST_PHASES = 8  # the most columns that fit a terminal; with more, a few are chosen
+CLASSIFICATION = "how the method classifies"  # does not count if all runs are shown by the same classifier
 WITHIN_DATA_SET = ("classes or class order", "training", "network")  # differ anyway on different data sets
 
 
@@ -24,7 +24,7 @@ def seen_classes(group: Runs) -> list[int]:
 
 
 def group_classifier(group: Runs) -> str:
-    """Return the classifier that the method is known by; the head where it was not measured, without exemplars say."""
+    """Return the method's own classifier, or the head if that was not measured (for example without exemplars)."""
     own = classifier_of(group.first["method"])
     return "head" if metrics_of(group, own) is None else own
 
@@ -48,7 +48,7 @@ def spread(values: Sequence[float], digits: int = 2) -> Spread:
 
 
 def results_grid(records: Iterable[Record], *, classifier: str | None = None) -> Grid:
-    """Return a row for each group of runs, by one classifier for all or by each method's own."""
+    """Return a row for each group of runs, by the same classifier for all or by each method's own."""
     groups = group_by_identity(records)
     used = {group.label: classifier or group_classifier(group) for group in groups}
     others = ", ".join(f"{label}: {name.replace('_', ' ')}" for label, name in used.items() if name != "head")
@@ -65,7 +65,7 @@ def results_grid(records: Iterable[Record], *, classifier: str | None = None) ->
 
 
 def _phase_columns(groups: Sequence[Runs]) -> list[str]:
-    """Return the headings of the phases to show: those after which every group had seen equally many classes.
+    """Return the headings of the phases to show: those after which all groups have seen equally many classes.
 
     Protocols without such phases show their first and middle phase. The last phase has a column of its own.
     """
@@ -94,7 +94,7 @@ def _row(group: Runs, columns: Sequence[str], classifier: str) -> list[Cell]:
         numbers.append(spread(losses) if losses else NOTHING)
     paper: Cell = NOTHING
     if (cell := published_for(group.first)) is not None:
-        # iCaRL was published with nearest mean, the rest with the head: say so where the row shows the other.
+        # iCaRL was published with nearest mean, the rest with the head. Note it if the row shows another classifier.
         theirs = classifier_of(group.first["method"])
         paper = Spread(cell.mean, cell.std, "" if theirs == classifier else theirs.replace("_", " "))
     return [group.label, str(len(group.members)), *numbers, paper]
@@ -111,7 +111,7 @@ def comparison_warnings(records: Sequence[Record], classifier: str | None = None
 
 
 def differences(groups: Sequence[Runs]) -> dict[str, dict[str, list[str]]]:
-    """Return the conditions that are not the same in all groups: their values, each with the labels that have it."""
+    """Return the conditions in which groups differ: their values, each with the labels of its groups."""
     found: dict[str, dict[str, list[str]]] = {}
     for group in groups:
         for what, value in conditions(group).items():
@@ -131,7 +131,7 @@ def repeated_seeds(groups: Sequence[Runs]) -> list[str]:
 
 
 def conditions(group: Runs) -> dict[str, str]:
-    """Return what must be equal for the numbers of two groups to be comparable; a foreign record may lack some."""
+    """Return what must be equal for the numbers of groups to be comparable; another program's record may lack some."""
     settings, data = settings_of(group.first["config"]), group.first["data"]
     first, *later = [phase["new_classes"] for phase in group.first["phases"]]
     protocol = "+".join(map(str, [first, *later])) if later else f"{first} classes at once"

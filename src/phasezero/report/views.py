@@ -1,4 +1,4 @@
-"""The files that `phasezero run` leaves beside its runs: a table, a picture and a page."""
+"""The files that `phasezero run` writes next to its runs: a table, a figure and an HTML page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIEWS = ("results.md", "curves.png", "report.html")
 
 
 def write_views(folder: Path, records: Sequence[Record]) -> dict[str, Path]:
-    """Write the views of these runs; return their paths by what they are."""
+    """Write the views of these runs; return their paths by label."""
     if not records:
         return {}
     table, picture, page = (folder / name for name in VIEWS)

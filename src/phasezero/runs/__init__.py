@@ -1,1 +1,1 @@
-"""Runs: one, several at once, their progress and the files they leave."""
+"""Runs: single or parallel runs, their progress and their files."""

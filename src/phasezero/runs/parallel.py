@@ -1,7 +1,7 @@
-"""Several runs at once: in processes of their own, or on streams of one process on a GPU.
+"""Several runs at once: in separate processes, or on streams of one process on a GPU.
 
-A run is the same alone and beside others: how many threads it computes with is a field of its configuration, and runs
-on one GPU share its time, the compiled code and nothing else (notebook/speed.md).
+A run gives the same numbers alone and in parallel: its number of threads is a field of its configuration, and runs on
+one GPU share only its time and the compiled code (notebook/speed.md).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from phasezero.errors import DivergenceError
 from phasezero.records.run import Record
 from phasezero.runs.run import Job, Outcome
 
-# Three runs on streams of one process come to a third more images/s than one after the other, 5% ahead of three
-# processes under MPS; two come to most of it, and beyond three the card is at its power limit (notebook/speed.md).
+# Three runs on streams of one process train a third more images/s than in sequence, 5% more than three processes under
+# MPS. Two get most of this gain, and beyond three the GPU is at its power limit (notebook/speed.md).
 MOST_ON_A_GPU = 3
 
 
 def workers_for(configs: Sequence[RunConfig], wanted: int | None = None) -> int:
-    """Return how many runs to train at once: the wanted number, else what the cores carry or what fits on the GPU."""
+    """Return how many runs to train at once: the requested number, or as many as fit the cores or the GPU."""
     if wanted or len(configs) < 2:
         return min(wanted or 1, max(len(configs), 1))
     devices = {Device.choose(config.engine).torch for config in configs}
@@ -56,9 +56,9 @@ def workers_for(configs: Sequence[RunConfig], wanted: int | None = None) -> int:
 
 
 def shared_device(configs: Sequence[RunConfig]) -> Device | None:
-    """Return the GPU on which all runs can be streams of one process; None where processes serve better."""
+    """Return the GPU on which all runs can use streams of one process; None if processes are better."""
     devices = [Device.choose(config.engine) for config in configs]
-    # Eager steps are not kept apart from a neighbour's capture, which they could break.
+    # Eager steps could break a parallel run's capture.
     switches = {(device.torch, device.precision == "fp32", device.engine == "eager") for device in devices}
     return devices[0] if len(switches) == 1 and devices[0].torch.type == "cuda" else None
 
@@ -72,9 +72,9 @@ def run_jobs(
 ) -> Iterator[tuple[int, Record | DivergenceError]]:
     """Yield (place, record) of each job, by place, as it finishes; `make_callback(place)` is called when it starts.
 
-    A job that is out of time is left out. After a failure no further job starts; running jobs are finished and yielded
-    before the failure is raised, and `say` is told at once. With `keep_going` a run that diverged is not a failure: its
-    error takes the place of its record.
+    A job that is out of time is left out. After a failure, which is reported to `say` at once, no further job starts;
+    running jobs are finished and yielded before the failure is raised. With `keep_going` a run that diverged is not a
+    failure: its error replaces its record.
     """
     if workers == 1:
         for place, job in jobs.items():
@@ -89,7 +89,7 @@ def run_jobs(
         running: dict[Future[Outcome], int] = {}
         shares, failure = _Shares(), None
         while True:
-            # One by one, not all at once: what the pool has, it may start before it can be cancelled.
+            # Submitted one by one: the pool may start a submitted job before it can be cancelled.
             while failure is None and len(running) < workers and (following := next(waiting, None)):
                 place, job = following
                 if job.fits:
@@ -107,7 +107,7 @@ def run_jobs(
                     if failure is None and running:
                         title, text = jobs[place].title, next(iter(str(error).splitlines()), "")
                         what = f"{type(error).__name__}: {text.removeprefix(f'{title}: ')}"
-                        say(f"{title} failed ({what}); what is running is finished, nothing else starts")
+                        say(f"{title} failed ({what}); waiting for the running jobs, no others start")
                     failure = failure or error
                 elif outcome := finished[place].result():
                     if not isinstance(outcome, DivergenceError):
@@ -119,14 +119,14 @@ def run_jobs(
 
 
 class _Shares:
-    """Measure how much of the machine's time each run had: while n run at once, an n-th of it."""
+    """Measure each run's share of the machine's time: 1/n while n runs are active."""
 
     def __init__(self) -> None:
         self.last = time.perf_counter()
         self.seconds, self.shared = defaultdict[int, float](float), defaultdict[int, float](float)
 
     def charge(self, running: Collection[int]) -> None:
-        """Charge the time since the last call to the runs that were running."""
+        """Add the time since the last call to the active runs."""
         now = time.perf_counter()
         for place in running:
             self.seconds[place] += now - self.last
@@ -134,21 +134,21 @@ class _Shares:
         self.last = now
 
     def of(self, place: int, seconds: float) -> float:
-        """Return a run's share of so many seconds. Seconds of an earlier session count like those measured here."""
+        """Return a run's share of this many seconds. Seconds before a resume count in the same proportion."""
         return seconds * self.shared[place] / max(self.seconds[place], 1e-9)
 
 
 @contextlib.contextmanager
 def _in_processes(workers: int) -> Iterator[tuple[Executor, Any]]:
     """Start processes; yield their pool and the queue of their messages."""
-    context = multiprocessing.get_context("spawn")  # a forked CUDA, or a forked thread pool, does not work
+    context = multiprocessing.get_context("spawn")  # CUDA and thread pools do not survive a fork
     manager = SyncManager(ctx=context)
     manager.start(initializer=_die_with_parent)
     files = plugins.plugin_files()
     with manager, ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(files,)) as pool:
         try:
             yield pool, manager.Queue()
-        except BaseException:  # an interruption: their runs can be resumed after the last finished phase
+        except BaseException:  # interrupted: the runs can be resumed after the last finished phase
             for worker in list((pool._processes or {}).values()):
                 worker.terminate()
             raise
@@ -161,7 +161,7 @@ def _start_worker(files: Sequence[Path]) -> None:
 
 
 def _die_with_parent() -> None:
-    """End this process with its parent. It would otherwise train everything that is queued."""
+    """End this process with its parent. Otherwise it would train everything in the queue."""
 
     def watch() -> None:
         parent = multiprocessing.parent_process()
@@ -174,7 +174,7 @@ def _die_with_parent() -> None:
 
 @contextlib.contextmanager
 def _in_threads(workers: int, device: Device) -> Iterator[tuple[Executor, Any]]:
-    """Start threads, each with CUDA streams of its own, and set the GPU's switches for all of them."""
+    """Start threads, each with its own CUDA streams, and apply the GPU's settings to all of them."""
     news, numbers = _StoppableQueue(), iter(range(workers))
 
     def on_own_streams() -> None:
@@ -184,7 +184,7 @@ def _in_threads(workers: int, device: Device) -> Iterator[tuple[Executor, Any]]:
     with device.settings(), ThreadPoolExecutor(workers, initializer=on_own_streams) as pool:
         try:
             yield pool, news
-        finally:  # at an interruption too: threads cannot be killed, so they are told
+        finally:  # also when interrupted: threads cannot be killed, so they are told to stop
             news.stopped = True
             pool.shutdown(cancel_futures=True)
 
@@ -203,7 +203,7 @@ class _StoppableQueue(queue.SimpleQueue[Any]):
 
 
 class _Messenger(ForwardingCallback):
-    """Send every call through a queue to the callback at its other end."""
+    """Forward every call through a queue to the callback in the main process."""
 
     def __init__(self, place: int, news: Any) -> None:
         self.place, self.news = place, news

@@ -27,10 +27,10 @@ from phasezero.methods import classifier_of
 from phasezero.records.run import PhaseRecord
 
 SPEED_SECONDS = 3600
-"""The time left is estimated from so many seconds. Two epochs must fit, and an epoch of ImageNet takes minutes."""
+"""Seconds from which the time left is estimated. They must cover two epochs, and an ImageNet epoch takes minutes."""
 
 FOR_LOSS, FOR_ELAPSED, FOR_BAR = 92, 100, 112
-"""Widths of a terminal from which on these are shown. Run, phase and time left are always shown."""
+"""The smallest terminal width that shows each column. Run, phase and time left are always shown."""
 
 
 def make_progress(console: Console) -> Progress:
@@ -59,7 +59,7 @@ class _Name(ProgressColumn):
 
 @dataclass(frozen=True)
 class _Shortened:
-    """Draw a line without its middle where room is short: both ends of a title distinguish runs."""
+    """Draw a line, shortened in the middle if needed, because both ends of a title distinguish runs."""
 
     text: str
 
@@ -109,7 +109,7 @@ MOST_BARS = 12
 
 
 class RunProgress(Callback):
-    """Show the bar of a run, and advance the bar over all. Both count images: a long phase weighs what it costs."""
+    """Show the bar of a run, and advance the bar over all runs. Both count images, so a long phase weighs more."""
 
     def __init__(self, total: TotalProgress, config: RunConfig, place: int, runs: int) -> None:
         self.progress, self.place, self.total = total.progress, place, total

@@ -1,4 +1,4 @@
-"""One run, from a configuration to its record and its model."""
+"""A run, from a configuration to its record and its model."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RunResult:
     def predict(self, images: npt.NDArray[np.uint8] | Sequence[Path], classifier: str | None = None) -> list[str]:
         """Return the class name of each image: uint8 [n, H, W, C], or paths of files for a run on photos.
 
-        The classifier is the method's own unless another is named; the head where that was not measured.
+        The default classifier is the method's own, or the head if that was not measured.
 
         >>> from phasezero import run
         >>> data = getfixture("toy_data")
@@ -69,7 +69,7 @@ class RunResult:
             shape = known.shape[1:]
             if not isinstance(images, np.ndarray) or (images.shape[1:], images.dtype) != (shape, known.dtype):
                 raise UserError(f"predict: an array of uint8 images of shape {shape} is expected, got {got}")
-            images = np.ascontiguousarray(images)  # a reversed view is no tensor
+            images = np.ascontiguousarray(images)  # a reversed view cannot become a tensor
         elif isinstance(images, np.ndarray | str | Path):
             raise UserError(f"predict: a list of image files is expected, as in training, got {got}")
         else:
@@ -82,7 +82,7 @@ class RunResult:
             source = make_source(split, torch.from_numpy(labels), *place)
             found = trainer.predict(source, torch.arange(len(images))).by
         if classifier is not None and classifier not in found:
-            raise UserError(f"predict: no classifier {classifier!r}; there are {', '.join(found)}")
+            raise UserError(f"predict: no classifier {classifier!r}; available: {', '.join(found)}")
         answers = found.get(classifier or classifier_of(trainer.config.method.name), found["head"])
         return [self.class_names[answer] for answer in answers]
 
@@ -99,11 +99,11 @@ class Job:
     root: str | Path | None = None
     """The folder of data sets."""
     data: ImageData | None = None
-    """The images, where they are loaded already."""
+    """The images, if they are already loaded."""
     setup: Setup | None = None
-    """What was found out when the configuration was checked."""
+    """The result of `check`."""
     seconds: float = 0.0
-    """How long the run will take, as far as is known."""
+    """The estimated duration of the run."""
 
     @property
     def title(self) -> str:
@@ -111,11 +111,11 @@ class Job:
 
     @property
     def fits(self) -> bool:
-        """Tell whether the run would be finished in time if it started now."""
+        """Tell whether the run would finish in time if it started now."""
         return self.saving.deadline is None or self.saving.deadline.allows(self.seconds)
 
     def outcome(self, callback: Callback, keep_going: bool = False) -> Outcome:
-        """Train and return the record; None if time was up. With `keep_going` return a divergence, do not raise it."""
+        """Train and return the record, or None if time was up. With `keep_going` return a divergence error."""
         try:
             return self.run(callback).record
         except OutOfTimeError:
@@ -175,10 +175,10 @@ def run(
 ) -> RunResult:
     """Train all phases and return the record and the model.
 
-    `root` is the folder of data sets; `data` replaces loading. With a `checkpoint` file each finished phase is saved
-    there, and a run that finds one continues from it; `keep_phases` also keeps the states after all phases, in files of
-    their own. A `store` folder shares finished phase-0 states between runs. With a `deadline` a run stops
-    (OutOfTimeError) after a phase when the next one would not be finished in time.
+    `root` is the folder of data sets; `data` replaces loading. Each finished phase is saved to the file `checkpoint`,
+    and a run continues from an existing checkpoint. `keep_phases` also keeps the state after each phase in a separate
+    file. A `store` folder shares finished phase-0 states between runs. With a `deadline` a run stops (OutOfTimeError)
+    after a phase if the next phase would not be finished in time.
 
     >>> from phasezero import run
     >>> result = run(getfixture("tiny_config"), data=getfixture("toy_data"))  # preset("lucir+cwd/glyphs/b50s10"), say

@@ -1,4 +1,4 @@
-"""Several runs, with progress, and the files they leave in a folder."""
+"""Several runs with progress, and their files in a folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DIVERGED = "diverged.txt"
 
 @dataclass(frozen=True)
 class Session:
-    """Hold what came of several runs."""
+    """Hold the results of several runs."""
 
     folder: Path
     records: list[Record]
@@ -62,17 +62,16 @@ def run_all(
 ) -> Session:
     """Run each configuration; write record and configuration of each.
 
-    Everything that can be wrong with the input is found before the first epoch; then nothing is left behind. With
-    `resume`, finished runs are kept as they are and a stopped run continues after its last finished phase. As many as
-    `parallel` runs are trained at once, by default as many as the cores carry. With a `deadline` a run starts only if
-    its `seconds` fit, and stops after a phase when time is up; the result names what is missing then. With
-    `keep_going` a run that diverges leaves a file that says so, and the other runs continue. `views` are files in the
-    folder that are made of runs: they are removed where runs begin anew.
+    Bad input is found before the first epoch, and then nothing is written. With `resume`, finished runs are kept and a
+    stopped run continues after its last finished phase. Up to `parallel` runs are trained at once, by default as many
+    as fit the cores. With a `deadline` a run starts only if its `seconds` fit, and stops after a phase when time is up;
+    the result then names the missing runs. With `keep_going` a run that diverges writes a file with the reason, and the
+    other runs continue. `views` are files made from runs, which are removed when new runs begin.
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     if store is None and any(map(trains_an_oracle, configs)):
-        store = folder / "phase0"  # an oracle is trained once, and kept
+        store = folder / "phase0"  # an oracle is trained only once
     targets = [run_folder(folder, config) for config in configs]
     check_clashes(targets, allowed=overwrite or resume)
     data = {name: load_data(name, root) for name in dict.fromkeys(config.protocol.data for config in configs)}
@@ -119,7 +118,7 @@ def run_all(
                 write_whole(targets[place] / DIVERGED, f"{outcome}\n")
             else:
                 finished[place] = outcome
-                (targets[place] / DIVERGED).unlink(missing_ok=True)  # of an earlier session
+                (targets[place] / DIVERGED).unlink(missing_ok=True)  # before the resume
                 write_record(targets[place] / FILE_NAME, outcome)
     return Session(
         folder,
@@ -131,25 +130,26 @@ def run_all(
 
 
 def finished_runs(configs: Sequence[RunConfig], targets: Sequence[Path]) -> dict[int, Record]:
-    """Return the records that are there, by place; raise UserError for files of other configurations."""
+    """Return existing records by position; raise UserError for files of other configurations."""
     finished = {}
     for place, (config, target) in enumerate(zip(configs, targets, strict=True)):
         if (target / FILE_NAME).exists():
             finished[place] = read_record(target)
             if not same_config(finished[place], config):
-                raise UserError(f"{target} holds a run of another configuration; choose another --out or --overwrite")
+                advice = "choose another --out, or use --overwrite"
+                raise UserError(f"{target} holds a run of another configuration; {advice}")
         elif (target / CHECKPOINT).exists():
             read_facts(target / CHECKPOINT, config)  # raises for another configuration
     return finished
 
 
 def same_config(record: Record, config: RunConfig) -> bool:
-    """Tell whether a record is of exactly this configuration, seed and engine included."""
+    """Tell whether a record has exactly this configuration, including seed and engine."""
     return complete(record["config"]) == config.to_dict()
 
 
 def make_room(views: Sequence[Path], targets: Sequence[Path]) -> None:
-    """Remove what earlier runs left where new runs begin: old and new files must not lie side by side."""
+    """Remove the files of earlier runs before new runs begin, so that old and new files do not mix."""
     kept_phases = phase_checkpoint(Path(CHECKPOINT), "*").name
     patterns = (FILE_NAME, CHECKPOINT, DIVERGED, "config.yaml", kept_phases, analysis_name("*"))
     for stale in (*views, *(path for target in targets for pattern in patterns for path in target.glob(pattern))):
@@ -157,18 +157,18 @@ def make_room(views: Sequence[Path], targets: Sequence[Path]) -> None:
 
 
 def run_folder(out: Path, config: RunConfig) -> Path:
-    """Return where a run of a session leaves its files."""
+    """Return the folder of a run."""
     return out / slug(config.name) / f"seed{config.seed}"
 
 
 def lost_phases(folder: Path, record: Record) -> list[int]:
-    """Return the phases whose state was not kept: those finished before --keep-phases was asked for."""
+    """Return the phases whose state was not kept, because they were finished without --keep-phases."""
     last = len(record["phases"]) - 1  # always in the checkpoint itself
     return [phase for phase in range(last) if not phase_checkpoint(folder / CHECKPOINT, phase).exists()]
 
 
 def divergence_of(config: RunConfig, out: Path) -> str:
-    """Return what an earlier session wrote where a run of this very configuration diverged; else nothing."""
+    """Return the message of an earlier run of the same configuration that diverged, or an empty text."""
     folder = run_folder(out, config)
     try:
         same = (folder / "config.yaml").read_text(encoding="utf-8") == config.to_yaml()
@@ -178,11 +178,13 @@ def divergence_of(config: RunConfig, out: Path) -> str:
 
 
 def check_clashes(targets: Sequence[Path], *, allowed: bool) -> None:
-    """Raise UserError where two runs would write to the same folder, or where a folder holds a run already."""
+    """Raise UserError if two runs would write to the same folder, or if a folder already contains a run."""
     if len(set(targets)) != len(targets):
         twice = next(target for target in targets if list(targets).count(target) > 1)
         raise UserError(f"two runs would write to {twice}; give them different names or seeds")
     for target in targets if not allowed else ():
         for name, what in ((FILE_NAME, "a record"), (CHECKPOINT, "an unfinished run")):
             if (target / name).exists():
-                raise UserError(f"{target} holds {what} already; choose another --out, or say --overwrite or --resume")
+                raise UserError(
+                    f"{target} already contains {what}; choose another --out, or use --overwrite or --resume"
+                )

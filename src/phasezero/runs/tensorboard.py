@@ -1,4 +1,4 @@
-"""TensorBoard: a callback that writes a run's losses, accuracies and configuration as they come."""
+"""TensorBoard: a callback that logs a run's losses, accuracies and configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phasezero.runs.session import run_folder
 
 
 def tensorboard_callbacks(folder: Path) -> Callable[[RunConfig], TensorBoard]:
-    """Return what makes a run's callback; raise UserError where TensorBoard is not installed."""
+    """Return a function that makes a run's callback; raise UserError if TensorBoard is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
@@ -41,8 +41,8 @@ class TensorBoard(Callback):
         self.phases = phases
 
     def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
-        # Counted from the phase, not from earlier calls: a run that was resumed continues its curve. Stages other
-        # than the first (fine-tuning, bias) belong to the later phases alone.
+        # Counted from the phase, not from earlier calls, so a resumed run continues its curve. Stages other than the
+        # first (fine-tuning, bias) belong to the later phases only.
         in_phase_0 = self.first_epochs if stage == "train" else 0
         before = in_phase_0 + (phase.index - 1) * epochs if phase.index else 0
         self.writer.add_scalar(f"loss/{stage}", loss, before + epoch)
@@ -57,4 +57,4 @@ class TensorBoard(Callback):
         for classifier, accuracy in record["accuracy"].items():
             if accuracy is not None:
                 self.writer.add_scalar(f"accuracy/{classifier}", accuracy, record["seen_classes"])
-        self.writer.flush()  # a finished phase can be looked at, whatever happens to the run
+        self.writer.flush()  # make a finished phase visible, whatever happens to the run

@@ -49,7 +49,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def visit(browser: Any, path: Path) -> Iterator[Open]:
-    """Open the page; in the end nothing may have gone wrong in it, and nothing have been asked of the network."""
+    """Open the page; at the end there must be no errors and no network requests."""
     complaints: list[str] = []
     contexts = []
 

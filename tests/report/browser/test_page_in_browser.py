@@ -37,7 +37,7 @@ def test_pointing_at_the_chart_shows_its_values(visit: Open) -> None:
     page.locator("#accuracy-chart .chart").tap(position={"x": 46, "y": 100})
     assert page.locator("#accuracy-chart .tip").inner_text().startswith("50 classes seen")
     page.locator("#canvas-box").tap(position={"x": 3, "y": 3})
-    assert page.locator("#cell").inner_text().startswith("class 0 (class 0, phase 0): right for 60 of 100")
+    assert page.locator("#cell").inner_text().startswith("class 0 (class 0, phase 0): 60 of 100 correct")
 
 
 def test_arrow_keys_read_the_chart(visit: Open) -> None:
@@ -66,7 +66,7 @@ def test_switches_hide_lines_and_the_warning_about_them(visit: Open) -> None:
     assert not page.locator("#mixed").is_visible()
     page.locator("#none").click()
     assert lines(page) == 0
-    assert "No run is switched on" in page.locator("#accuracy-chart-readout").inner_text()
+    assert "No shown run" in page.locator("#accuracy-chart-readout").inner_text()
     page.locator("#all").click()
     assert lines(page) == 4
 
@@ -127,14 +127,14 @@ def test_only_the_methods_own_classifiers_set_runs_apart(visit: Open) -> None:
 def test_confusion_follows_run_phase_and_keys(visit: Open) -> None:
     page = visit()
     assert page.locator("#phase-value").inner_text() == "5 of 5, 100 classes seen"
-    # Seed 0: 60 of 100 right after the last phase, the rest called the next class.
+    # Seed 0: 60 of 100 correct after the last phase, the rest predicted as the next class.
     confused = page.locator("#confused")
-    assert "4000 of 10000 test images are misnamed" in confused.inner_text()
+    assert "4000 of 10000 test images are misclassified" in confused.inner_text()
     before = page.evaluate("document.getElementById('canvas').toDataURL()")
     page.locator("#canvas-box").focus()
     for key in ("ArrowDown", "ArrowRight"):
         page.keyboard.press(key)
-    told = "class 0 (class 0, phase 0) called class 1 (class 1, phase 0): 40 of 100 (40.0 %)"
+    told = "class 0 (class 0, phase 0) predicted as class 1 (class 1, phase 0): 40 of 100 (40.0 %)"
     assert page.locator("#cell").inner_text() == told
     page.locator("#phase").focus()
     page.keyboard.press("Home")
@@ -147,7 +147,7 @@ def test_confusion_follows_run_phase_and_keys(visit: Open) -> None:
 
 def test_runs_side_by_side_cost_their_share(visit: Open) -> None:
     page = visit()  # five runs of 15.6 s, and one that had 80 of 240 s
-    assert "3 min (side by side; start to end they add up to 5 min)" in page.locator("#facts").inner_text()
+    assert "3 min (in parallel; times from start to end add up to 5 min)" in page.locator("#facts").inner_text()
     times = [row.locator("td").all_inner_texts()[1:3] for row in page.locator("#environment table tbody tr").all()]
     assert times == [["15.6 s", "15.6 s"]] * 5 + [["80.0 s", "4 min"]]
     page.select_option("#which", label=f"{HOSTILE}, seed 0")

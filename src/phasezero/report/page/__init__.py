@@ -1,4 +1,4 @@
-"""Records as one HTML page that needs nothing else: it opens offline and fetches nothing."""
+"""Write records as a self-contained HTML page, which opens offline and loads nothing."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SCRIPTS = ("elements.js", "chart.js", "matrix.js", "choice.js", "compare.js", "r
 def write_page(
     records: Sequence[Record], path: str | Path, analyses: Sequence[Sequence[Analysis]] = (), *, title: str = ""
 ) -> None:
-    """Write the page; `analyses`, where there are any, belong to the records at the same places."""
+    """Write the page; `analyses`, if given, belong to the records at the same positions."""
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"{path}: a page's name must end in {' or '.join(SUFFIXES)}")
     if not records:
-        raise UserError("no records, no page: name at least one run")
+        raise UserError("a page needs records: name at least one run")
     text = render_page(records, analyses, title=title)
     try:
         write_whole(path, text)
@@ -38,7 +38,7 @@ def write_page(
 
 
 def analyses_beside(path: Path, record: Record, warn: Callable[[str], None]) -> Iterator[Analysis]:
-    """Yield the analyses beside a run's record; leave out, with a warning, what is damaged, a copy or another run's."""
+    """Yield the analyses next to a record; leave out, with a warning, damaged files, copies and those of other runs."""
     for beside in sorted(path.parent.glob(analysis_name("*"))):
         try:
             analysis = read_analysis(beside)
@@ -47,9 +47,9 @@ def analyses_beside(path: Path, record: Record, warn: Callable[[str], None]) -> 
             continue
         own, its = ((one["seed"], settings_of(one["config"])) for one in (record, analysis))
         if own != its:
-            warn(f"{beside}: not of the run whose {path.name} lies beside it; left out")
+            warn(f"{beside}: not from the run of the {path.name} next to it; left out")
         elif beside.name != (usual := analysis_name(analysis["phase"])):
-            warn(f"{beside}: of phase {analysis['phase']}, so its name should be {usual}; left out")
+            warn(f"{beside}: an analysis of phase {analysis['phase']}, which should be named {usual}; left out")
         else:
             yield analysis
 
@@ -64,15 +64,15 @@ def render_page(records: Sequence[Record], analyses: Sequence[Sequence[Analysis]
     style, script = _part("page.css"), "".join(map(_part, SCRIPTS))
     parts = {
         "TITLE": html.escape(title or "phasezero report"),
-        # Whatever else might slip into the page, the browser runs this script and no other, and fetches nothing.
+        # Whatever else might get into the page, the browser runs only this script and loads nothing.
         "POLICY": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'",
         "STYLE": style,
         "SCRIPT": script,
-        # In JSON "<" stands only inside strings, so that no name can end the element.
+        # In JSON "<" occurs only inside strings, so no name can end the element.
         "CONTENT": content.replace("<", "\\u003c"),
     }
     before, *pieces = _part("page.html").split("{{")
-    # One pass: a name that looks like one of the marks is not replaced in turn.
+    # A single pass, so that a name that looks like a placeholder is not replaced.
     return before + "".join(parts[name] + after for name, _, after in (piece.partition("}}") for piece in pieces))
 
 

@@ -1,7 +1,7 @@
-// A line chart that answers to the pointer and to the arrow keys; the table below it holds the same values.
+// A line chart that responds to the pointer and the arrow keys. The table below it has the same values.
 
 const MOST_MARKERS = 13; // S=2 has 26 phases; more markers than this merge into a band
-const MOST_NAMED = 9; // lines named beside the pointer
+const MOST_NAMED = 9; // lines named next to the pointer
 
 function niceStep(range, most) {
   const rough = range / Math.max(most, 1);
@@ -20,7 +20,7 @@ const pointAt = (one, place) => one.points.find((point) => point[0] === place);
 const short = (value, step) => fixed(value, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
 
 // `series`: {index, label, points: [[x, mean, deviation or null], ...]}; `levels`: {index, value}.
-function lineChart(box, { title, xName, yName, atX, missing = "No run is switched on that has these values." }) {
+function lineChart(box, { title, xName, yName, atX, missing = "No shown run has these values." }) {
   const readout = make("p", { class: "readout", "aria-live": "polite", id: `${box.id}-readout` });
   const tip = make("div", { class: "tip", "aria-hidden": "true", hidden: true });
   const frame = make(

@@ -1,4 +1,4 @@
-// What is compared: which groups of runs are switched on, by which classifier, and what sets them apart.
+// The comparison: which groups of runs are shown, by which classifier, and how they differ.
 
 const OWN = "own";
 const CLASSIFIERS = {
@@ -22,7 +22,7 @@ const classifierName = () => {
   return used.length > 1 ? `${CLASSIFIERS[OWN]}, as the headings say` : CLASSIFIERS[used[0]];
 };
 
-// By one classifier for all, it does not matter which one is a method's own.
+// If all runs use the same classifier, a method's own classifier does not matter.
 const matters = (what) => state.classifier === OWN || what !== content.classification;
 const differing = (members) =>
   Object.keys(members[0]?.conditions ?? {}).filter(
@@ -35,7 +35,7 @@ function sharedEnding(members) {
   return shared ? tail : "";
 }
 
-// Groups that may be compared with each other, under what sets them apart from the others.
+// Sets of comparable groups, under their differences from the other sets.
 function comparableSets() {
   const apart = differing(groups);
   const setName = (group) => apart.map((what) => group.conditions[what]).join(" · ");
@@ -56,7 +56,7 @@ let sets = comparableSets();
 const analysedPhases = distinct(groups.flatMap((group) => Object.keys(group.spectra)))
   .map(Number)
   .sort((a, b) => a - b);
-// Of many groups one set is switched on at first: one whose spectra there are, so that no chart opens empty.
+// Of many groups one set is shown at first, if possible a set with spectra, so that no chart is empty.
 const analysedSet = sets.find(([, members]) => members.some((group) => group.spectra[analysedPhases[0]]));
 const shownAtFirst = groups.length > MANY ? (analysedSet ?? sets[0])[1] : groups;
 shownAtFirst.forEach((group) => state.shown.add(group.index));

@@ -1,6 +1,6 @@
 // Groups of runs compared: the charts and the table. Numbers come ready from content.py.
 
-// Of runs that went side by side, the share of the machine's time: what they cost; else all of the run's.
+// Parallel runs count with their share of the machine's time, other runs with all of their time.
 const machineSeconds = ({ timing }) => timing.share_seconds ?? timing.seconds_total;
 const sideBySide = runs.some((run) => run.timing.share_seconds !== undefined);
 const runName = (run) => `${groups[run.group].label}, seed ${run.seed}`;
@@ -13,10 +13,10 @@ const accuracyChart = lineChart(byId("accuracy-chart"), {
 });
 const forgettingChart = lineChart(byId("forgetting-chart"), {
   title: "Forgetting",
-  xName: "Phase in which the classes came",
+  xName: "Phase of the classes",
   yName: "Accuracy lost by the end, points",
   atX: (phase) => `classes of phase ${phase}`,
-  missing: "No run of two phases or more is switched on.",
+  missing: "No run with two or more phases is shown.",
 });
 const spectraChart = lineChart(byId("spectra-chart"), {
   title: "Spectra",
@@ -29,7 +29,7 @@ const confusion = confusionView();
 function facts() {
   const of = (values) => distinct(values).join("; "); // a protocol has commas of its own
   const added = duration(sum(runs.map((run) => run.timing.seconds_total)));
-  const spans = runs.length > 1 ? `side by side; start to end they add up to ${added}` : `its share of ${added}, beside others`;
+  const spans = runs.length > 1 ? `in parallel; times from start to end add up to ${added}` : `its share of ${added}, with parallel runs`;
   const aside = sideBySide ? ` (${spans})` : "";
   const entries = [
     ["runs", `${runs.length}` + (groups.length < runs.length ? ` in ${plural(groups.length, "group")}` : "")],
@@ -42,7 +42,7 @@ function facts() {
   byId("facts").append(...entries.map(([name, value]) => fact(name, value)));
   byId("made").textContent =
     `Made by phasezero ${content.version} from ${plural(runs.length, "run record")}. ` +
-    "This file is complete: it loads nothing.";
+    "This file is self-contained.";
 }
 
 function charts() {
@@ -55,7 +55,7 @@ function charts() {
       label: (mixed.length ? group.label : group.short) + note(group),
       points: points(group),
     }));
-  // No heading tells here which line is of which classifier.
+  // No heading here names the classifier of a line.
   const byWhich = (group) =>
     mixed.includes(content.classification) && group.own !== "head" ? ` (${CLASSIFIERS[group.own]})` : "";
   const levels = byId("published").checked
@@ -167,7 +167,7 @@ function results() {
       {},
       "“average” is the average incremental accuracy: the mean over all phases, phase 0 included. " +
         (notes.length
-          ? "“gap” is ours less the paper’s; there is none where the paper’s comes from another classifier."
+          ? "“gap” is our number minus the paper’s. It is left out if the paper’s number comes from another classifier."
           : "The paper has no number for these runs."),
     ),
     notes.length

@@ -1,4 +1,4 @@
-"""What the page shows, taken from the records: plain values for JSON, with every mean already computed."""
+"""The page's content from the records: plain values for JSON, with every mean already computed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from phasezero.report import tables
 from phasezero.report.published import PublishedCell, gap, published_for
 
 MOST_MATRIX_BYTES = 3_500_000
-"""Room for all confusion matrices, of the page's 5 MB: forty runs of 26 phases of CIFAR-100 need 2 to 2.5."""
+"""Limit for all confusion matrices, of the page's 5 MB: forty runs of 26 phases of CIFAR-100 need 2 to 2.5 MB."""
 
 
 def page_content(records: Sequence[Record], analyses: Sequence[Sequence[Analysis]] = ()) -> dict[str, Any]:
-    """Return everything on the page; `analyses` belong to the records at the same places."""
+    """Return everything on the page; `analyses` belong to the records at the same positions."""
     groups = group_by_identity(records)
-    # Comparable groups stand together, so that their lines get different colours.
+    # Comparable groups are adjacent, so that their lines get different colours.
     common = [tables.conditions(group) for group in groups]
     groups.sort(key=lambda group: common.index(tables.conditions(group)))
     runs = [(index, record) for index, group in enumerate(groups) for record in group.members]
@@ -106,7 +106,7 @@ def _spectra(analyses: Sequence[Analysis]) -> dict[int, dict[str, Any]]:
 
 
 def _spread(values: Sequence[float]) -> list[float | None]:
-    """Return mean and deviation, to a precision that two printed decimals survive."""
+    """Return mean and deviation, rounded without changing two printed decimals."""
     mean, deviation, _ = mean_and_deviation(values)
     return [round(mean, 6), None if deviation is None else round(deviation, 6)]
 
@@ -126,7 +126,7 @@ def _run(record: Record) -> dict[str, Any]:
         "exemplars": [phase["memory"]["total"] for phase in phases],
         "timing": record["timing"],
         "environment": record["environment"],
-        "config": json.dumps(record["config"], indent=2, ensure_ascii=False),  # as Python writes it: 0.0 stays
+        "config": json.dumps(record["config"], indent=2, ensure_ascii=False),  # as Python formats it: 0.0 stays
     }
 
 

@@ -29,7 +29,7 @@ function onPointing(element, point, leave) {
   element.addEventListener("blur", leave);
 }
 
-// In a column with deviations the means stay under each other, also where one run has none.
+// In a column with deviations the means stay aligned, even if a single run has no deviation.
 const aligned = (pair, deviates, note = null) =>
   pair && deviates
     ? [fixed(pair[0]), make("span", { class: "sd" }, pair[1] === null ? "" : ` ± ${fixed(pair[1])}`, note)]
@@ -120,7 +120,7 @@ function table(caption, columns, sections, { id = "", shaded = false } = {}) {
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const order = (a, b) => {
       const [x, y] = [column.key(a), column.key(b)];
-      if (x === null || y === null) return (x === null) - (y === null); // what is not there comes last
+      if (x === null || y === null) return (x === null) - (y === null); // missing values come last
       return (down ? -1 : 1) * (x < y ? -1 : x > y ? 1 : 0);
     };
     whole.querySelectorAll("tbody").forEach((old) => old.remove());
@@ -137,8 +137,8 @@ function table(caption, columns, sections, { id = "", shaded = false } = {}) {
   return framed(whole, caption);
 }
 
-// Where a table is wider than its place, the place ends with a whole column, so that no number is cut, and a line
-// tells how many more there are.
+// A table that is wider than its container ends with a whole column, so that no number is cut, and a line below it
+// shows how many more columns there are.
 function framed(whole, caption) {
   const scroll = make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, whole);
   const more = make("p", { class: "more", "aria-hidden": "true", hidden: true });
@@ -161,7 +161,7 @@ function framed(whole, caption) {
   return make("div", {}, place, scroll, more);
 }
 
-// Names may break after a slash or a plus, which says more than a break in the middle of a word.
+// Names may break after a slash or a plus, which is easier to read than a break in the middle of a word.
 const breakable = (name) => name.split(/(?<=[/+])/).flatMap((piece, at) => (at ? [make("wbr"), piece] : [piece]));
 const named = (index, label) => make("span", { class: "run" }, swatch(index), make("span", {}, breakable(label)));
 

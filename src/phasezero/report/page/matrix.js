@@ -1,4 +1,4 @@
-// Confusion matrices: unpacked when they are looked at, drawn on a canvas, read by pointer or arrow keys.
+// Confusion matrices: unpacked when shown, drawn on a canvas, read with the pointer or the arrow keys.
 
 // The inverse of encode_confusion in content.py: [true, predicted, count] triples in reading order.
 async function unpackConfusion(text, seen) {
@@ -38,8 +38,8 @@ function confusionView() {
     const kept = run.matrices.length;
     const note = {
       all: "",
-      last: "To keep this file small, it holds only the last matrix of each run.",
-      none: "To keep this file small, it holds no confusion matrices; a page of fewer runs does.",
+      last: "To keep this file small, it contains only the last matrix of each run.",
+      none: "To keep this file small, it contains no confusion matrices. A page of fewer runs does.",
     }[content.matrices];
     const readable = "DecompressionStream" in window;
     byId("confusion-note").textContent = readable
@@ -83,7 +83,7 @@ function confusionView() {
   function tell() {
     if (!cursor) {
       cell.textContent =
-        "Rows are true classes, columns what they were called. Point at a cell, or focus the matrix " +
+        "Rows are true classes, columns are predicted classes. Point at a cell, or focus the matrix " +
         "and use the arrow keys.";
       return;
     }
@@ -92,8 +92,8 @@ function confusionView() {
     const share = matrix.totals[row] ? ` (${percent(count, matrix.totals[row])})` : "";
     cell.textContent =
       row === column
-        ? `${name(row)}: right for ${count} of ${matrix.totals[row]}${share}`
-        : `${name(row)} called ${name(column)}: ${count} of ${matrix.totals[row]}${share}`;
+        ? `${name(row)}: ${count} of ${matrix.totals[row]} correct${share}`
+        : `${name(row)} predicted as ${name(column)}: ${count} of ${matrix.totals[row]}${share}`;
   }
 
   function mostConfused() {
@@ -103,7 +103,7 @@ function confusionView() {
     const old = wrong.filter(([row]) => row < newest);
     const drawn = old.filter(([, column]) => column >= newest);
     const sentence =
-      `${images(wrong)} of ${sum(matrix.totals)} test images are misnamed.` +
+      `${images(wrong)} of ${sum(matrix.totals)} test images are misclassified.` +
       (old.length && newest
         ? ` Of the ${images(old)} of older classes, ${images(drawn)} (${percent(images(drawn), images(old))}) are ` +
           `given a class of the newest phase, which has ${percent(matrix.seen - newest, matrix.seen)} of the classes.`

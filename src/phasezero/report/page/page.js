@@ -1,4 +1,4 @@
-// The page put together.
+// Put the page together.
 
 function theme() {
   const choose = (value) => {

@@ -1,4 +1,4 @@
-// Runs one by one: what each did in each phase, where, with which classes and settings.
+// Single runs: phases, machine, classes and settings.
 
 function details() {
   const run = runs[Number(byId("which").value)];
@@ -70,7 +70,7 @@ function time(run) {
       : make(
           "p",
           { class: "notes" },
-          `Other runs went side by side with this one: of ${duration(run.timing.seconds_total)} from start to end, ` +
+          `This run was trained in parallel with others: of ${duration(run.timing.seconds_total)} from start to end, ` +
             `${duration(run.timing.share_seconds)} were its share of the machine’s time.`,
         ),
     run.timing.reused_phase_zero
