@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 import typing
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType
@@ -195,6 +198,20 @@ def test_comments_and_docstrings_are_no_code(tmp_path: Path) -> None:
     first, same, *others = (store._code_of(tmp_path / f"{name}.py") for name in texts)
     assert first == same
     assert len({first, *others}) == 3
+
+
+def test_threads_parse_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsing = threading.Lock()
+
+    def parse(path: Path) -> str:
+        assert parsing.acquire(blocking=False)
+        time.sleep(1e-3)
+        parsing.release()
+        return ""
+
+    monkeypatch.setattr(store, "_code_of", parse)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(store.code_hash, [preset("lucir/glyphs/b50s10")] * 2))
 
 
 def hash_with_change(config: RunConfig, file: str, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -14,6 +14,7 @@ import hashlib
 import json
 import re
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, fields, is_dataclass
@@ -49,6 +50,7 @@ REPLACED = {"protocol.data", "protocol.class_order", "protocol.memory", "method.
 
 CODE = ("data/*", "nets/*", "engine/*", "memory", "schedule", "seeding", "records/metrics", "records/run")
 """Files of the package that every phase 0 uses."""
+_PARSING = threading.Lock()  # where two threads parse at once, Python 3.11 may raise SystemError
 
 
 def phase_zero_settings(config: RunConfig) -> dict[str, Any]:
@@ -118,7 +120,8 @@ def code_hash(config: RunConfig) -> str:
         if source is None:  # in a notebook, where changes of the code cannot be detected
             return uuid.uuid4().hex
         paths.add(Path(source))
-    texts = sorted((path.name, _code_of(path)) for path in paths)
+    with _PARSING:
+        texts = sorted((path.name, _code_of(path)) for path in paths)
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 

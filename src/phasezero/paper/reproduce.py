@@ -124,10 +124,9 @@ def print_plan(
 
 def in_words(seconds: float) -> str:
     """Format a duration for people."""
-    minutes = seconds / 60
-    if minutes < 2:
+    if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def check_data(todo: Sequence[RunConfig], root: Path) -> None:

@@ -103,10 +103,9 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
     ablations = ablations_on_cifar100(index)
     claims = check_claims(tables["table1"], index, analyses)
     shown = [row for some in (*rows.values(), *(table.rows for table in ablations)) for row in some]
-    used = {path for row in shown for path in row.paths}
-    used |= {path for claim in claims for path in claim.sources}
+    used = [path for row in shown for path in row.paths] + [path for claim in claims for path in claim.sources]
     folders = {path.parent for path in used}  # a claim that uses an analysis also uses its run
-    behind = [found for found in records if found[0] in used or found[0].parent in folders]
+    behind = [(path, record) for path, record in records if path.parent in folders]
 
     counts = [[f"Table {name[-1]}", *counted] for name, (counted, _) in cells.items()]
     verdicts = [[CLAIMS[claim.key][0], claim.verdict] for claim in claims]
@@ -169,8 +168,7 @@ def check_cells(tables: Sequence[Table], index: RecordIndex, notes: Mapping[str,
         reasons = ["not run"]
         if compared.gap is not None:
             run.add(name)
-            n = len(compared.ours)
-            reasons = [f"n={n}, {ENOUGH} are needed"] * (n < ENOUGH)
+            reasons = [f"n={len(compared.ours)}, {ENOUGH} are needed"] * (len(compared.ours) < ENOUGH)
             reasons += [f"the gap is beyond {TOLERANCE}"] * (abs(compared.gap) > TOLERANCE)
         elif not note:
             missing[data] += 1
