@@ -215,13 +215,13 @@ def parse_term(text: str) -> TermOptions:
     name, colon, weight = text.partition(":")
     options = TERMS[name].Options
     if not colon:
-        return options()
+        return options(name=name)
     try:
         number = float(weight)
     except ValueError:
         raise UserError(f"initial {text!r}: the weight after the colon must be a number") from None
     check_number(f"initial {text!r}.weight", number, options.__dataclass_fields__["weight"])
-    return options(weight=number)
+    return options(name=name, weight=number)
 
 
 def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

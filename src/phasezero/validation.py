@@ -76,9 +76,9 @@ def check_number(where: str, value: float, limits: Field[Any] | None = None) -> 
     if not math.isfinite(value) and not (value == math.inf and facts.get("infinite")):
         raise UserError(f"{where}: a finite number is expected, got {value}")
     if not least <= value <= most:
-        low = "above 0" if least == ABOVE_ZERO else f"at least {least:g}"
-        high = "" if most == math.inf else " and below 1" if most == BELOW_ONE else f" and at most {most:g}"
-        raise UserError(f"{where}: must be {low}{high}, got {value:g}")
+        low = "above 0" if least == ABOVE_ZERO else f"at least {least:g}" if least > -math.inf else ""
+        high = "below 1" if most == BELOW_ONE else f"at most {most:g}" if most < math.inf else ""
+        raise UserError(f"{where}: must be {' and '.join(filter(None, (low, high)))}, got {value:g}")
 
 
 def whole_number(text: str) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from torch import Tensor
 from phasezero.config import RunConfig
 from phasezero.data.catalog import DATA_SETS, load_data, register_data
 from phasezero.data.images import ImageData
-from phasezero.initial import TERMS, Term, TermOptions, register_initial
+from phasezero.initial import TERMS, Term, register_initial
 from phasezero.methods import METHODS, Method, register_method
 from phasezero.methods.stage import Batch
 from phasezero.presets import preset
@@ -64,10 +63,6 @@ def plug_ins() -> Iterator[None]:
 
     @register_initial("my-term")
     class MyTerm(Term):
-        @dataclass(frozen=True)
-        class Options(TermOptions):
-            name: str = "my-term"
-
         def __call__(self, batch: Batch) -> Tensor:
             return batch.output.features.square().mean()
 
