@@ -28,7 +28,7 @@ STARTED = time.perf_counter()
 __version__ = "0.2.0"
 
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-_HOMES = {one.name: node.module for node in _STUB.body if isinstance(node, ast.ImportFrom) for one in node.names}
+_HOMES = {alias.name: node.module for node in _STUB.body if isinstance(node, ast.ImportFrom) for alias in node.names}
 """The module of each public name, read from the stub, which is the only list of them."""
 __all__ = ["__version__", *_HOMES]
 

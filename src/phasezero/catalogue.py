@@ -72,7 +72,7 @@ def _scan(folder: str, function: str) -> Iterator[tuple[str, str]]:
     for path in sorted((Path(__file__).parent / folder).glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == function:
-                texts = [one.value for one in node.args[:2] if isinstance(one, ast.Constant)]
+                texts = [argument.value for argument in node.args[:2] if isinstance(argument, ast.Constant)]
                 if len(texts) == 2:
                     yield str(texts[0]), str(texts[1])
             elif isinstance(node, ast.ClassDef):

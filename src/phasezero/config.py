@@ -157,7 +157,7 @@ def _complete(values: Mapping[str, Any], registry: Any = None) -> dict[str, Any]
     if registry is not None and values["name"] not in registry:
         return dict(values)
     kind = Engine if registry is None else registry[values["name"]].Options
-    before = {one.name: one.metadata["before"] for one in dataclasses.fields(kind) if "before" in one.metadata}
+    before = {field.name: field.metadata["before"] for field in dataclasses.fields(kind) if "before" in field.metadata}
     return before | dict(values)
 
 
@@ -227,8 +227,8 @@ def parse_term(text: str) -> TermOptions:
 def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield nested settings as (dotted key, value); entries of a list of mappings have numbers for keys."""
     for key, value in config.items():
-        if isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
-            value = {str(place): one for place, one in enumerate(value)}
+        if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
+            value = {str(place): entry for place, entry in enumerate(value)}
         if isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{key}.")
         else:
@@ -236,7 +236,7 @@ def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON and YAML can hold it. JSON has no infinity: a field of floats reads the word."""
+    """Return a value for JSON and YAML. JSON has no infinity, so it becomes a word that a field of floats reads."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

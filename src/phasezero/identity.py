@@ -63,27 +63,27 @@ class Group(Generic[T]):
         return self.members[0]
 
     def by_seed(self) -> dict[int, T]:
-        return {one["seed"]: one for one in self.members}
+        return {member["seed"]: member for member in self.members}
 
     def of_seeds(self, seeds: Collection[int]) -> Group[T]:
-        return replace(self, members=tuple(one for one in self.members if one["seed"] in seeds))
+        return replace(self, members=tuple(member for member in self.members if member["seed"] in seeds))
 
 
 def group_by_identity(made: Iterable[T]) -> list[Group[T]]:
     """Group runs or analyses that differ only in seed, in order of first appearance."""
     groups: dict[str, list[T]] = {}
-    for one in made:
-        groups.setdefault(json.dumps(identity(one), sort_keys=True, default=str), []).append(one)
+    for member in made:
+        groups.setdefault(json.dumps(identity(member), sort_keys=True, default=str), []).append(member)
     identities = [identity(members[0]) for members in groups.values()]
     return [
-        Group(label_among(own, identities), tuple(sorted(members, key=lambda one: one["seed"])))
+        Group(label_among(own, identities), tuple(sorted(members, key=lambda member: member["seed"])))
         for own, members in zip(identities, groups.values(), strict=True)
     ]
 
 
 def group_analyses(analyses: Iterable[Analysis]) -> list[Group[Analysis]]:
     """Group analyses that differ only in seed, sorted by classes and eta. Raise UserError for repeated seeds."""
-    groups = group_by_identity(sorted(analyses, key=lambda one: (one["phase_sizes"], cwd_weight(one))))
+    groups = group_by_identity(sorted(analyses, key=lambda model: (model["phase_sizes"], cwd_weight(model))))
     for group in groups:
         if len(group.by_seed()) != len(group.members):
             raise UserError(f"{group.label}: a seed occurs twice; the same run is not a second sample")

@@ -25,7 +25,7 @@ from phasezero.methods import METHODS
 
 SYNTAX = "METHOD[+TERM[:WEIGHT]]/DATA/bBsS, such as lucir+cwd/cifar100/b50s10"
 _SIZES = r"b([0-9]{1,9})s([0-9]{1,9})(?:r([0-9]{1,9}))?|sizes([0-9]{1,9}(?:-[0-9]{1,9})*)"
-_SETTING = r",(?=[a-z_0-9.]+=)"  # a comma within a list is none
+_SETTING = r",(?=[a-z_0-9.]+=)"  # a comma within a list does not separate
 _NAME = re.compile(rf"([^/]*)/(.+?)/(?:{_SIZES})(?:{_SETTING}(.+))?")
 
 
@@ -169,16 +169,16 @@ def changed_settings(config: RunConfig, usual: RunConfig) -> dict[str, Any]:
     if len(epochs) == 2 and mine["first"] == mine["later"]:
         epochs = {"epochs": mine["first"]}
     expected = dict(leaves(with_settings(usual, epochs).to_dict()))
-    told = ("name", "seed", "engine.", "protocol.data", "protocol.base", "protocol.step", "protocol.phase_sizes")
+    in_name = ("name", "seed", "engine.", "protocol.data", "protocol.base", "protocol.step", "protocol.phase_sizes")
     return epochs | {
         key: value
         for key, value in leaves(config.to_dict())
-        if expected.get(key) != value and not key.startswith(told) and not re.fullmatch(r"initial\.\d+\.weight", key)
+        if expected.get(key) != value and not key.startswith(in_name) and not re.fullmatch(r"initial\.\d+\.weight", key)
     }
 
 
 def _written(value: Any) -> str:
-    """Write a value so that YAML reads it back; a comma within a text would begin another setting."""
+    """Format a value as YAML, without commas in texts, which would begin another setting."""
     if not isinstance(value, str):
         return json.dumps(value, separators=(",", ":"))
     with contextlib.suppress(yaml.YAMLError, ValueError):
@@ -194,7 +194,7 @@ def split_method(method: str) -> tuple[str, str]:
     for plain in METHODS:
         if method in method_names(plain):
             return plain, method.removeprefix(f"{plain}-")
-    raise unknown("method", method, [name for one in METHODS for name in method_names(one)])
+    raise unknown("method", method, [name for known in METHODS for name in method_names(known)])
 
 
 def method_names(method: str) -> list[str]:
@@ -211,7 +211,7 @@ def published_presets() -> Iterator[str]:
     """Yield the names of all methods and variants, without and with each term, in the published protocols."""
     for data in (name for name in DATA_SETS if DATA_SETS[name].presets):
         recipe = DATA_SETS[data].recipe
-        for method in (name for one in METHODS for name in method_names(one)):
+        for method in (name for known in METHODS for name in method_names(known)):
             if has_variant(*split_method(method), family_of(data)):
                 for label in (method, *(f"{method}+{term}" for term in TERMS)):
                     yield from (f"{label}/{data}/b{recipe.base}s{step}" for step in recipe.steps)
@@ -239,9 +239,9 @@ def choose_configs(
         if initial:
             configs = [with_terms(config, terms) for config in configs]
     else:
-        listed = bool(assignments.get("protocol.phase_sizes"))  # they say all that B and S would
+        listed = bool(assignments.get("protocol.phase_sizes"))  # they replace B and S
         base, step = ((1 if listed else assignments.get(f"protocol.{key}")) for key in ("base", "step"))
-        # With neither a method nor a term named: the comparison that the paper is about.
+        # Without a method or term: the paper's main comparison.
         choices = [terms] if method is not None or initial else [[], ["cwd"]]
         names = method or "lucir", data or "glyphs"
         configs = [build_config(*names, initial=choice, base=base, step=step) for choice in choices]

@@ -60,11 +60,11 @@ class Limited:
     """Check the fields of a dataclass against their limits when it is made."""
 
     def __post_init__(self) -> None:
-        for one in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, one.name)
+        for declared in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, declared.name)
             for entry in value if isinstance(value, tuple) else (value,):
                 if isinstance(entry, int | float) and not isinstance(entry, bool):
-                    check_number(one.name, entry, one)
+                    check_number(declared.name, entry, declared)
 
 
 def check_number(where: str, value: float, limits: Field[Any] | None = None) -> None:

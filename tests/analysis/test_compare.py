@@ -184,7 +184,7 @@ def test_information_with_different_floors_is_no_finding() -> None:
     plain = [make_analysis([0.6, 0.5], seed=seed) for seed in (0, 1)]
     cwd = [make_analysis([0.5, 0.4], eta=0.5, seed=seed, information=-200.0) for seed in (0, 1)]
     mixed = [with_floor(plain[0], 1e-3), plain[1], *cwd]
-    with pytest.raises(UserError, match=r"different floors \(1e-12 and 0.001\): these cannot be compared"):
+    with pytest.raises(UserError, match=r"different floors \(1e-12 and 0.001\) and cannot be compared"):
         compare(mixed)
     left_out: list[str] = []
     assert {one.claim for one in compare(mixed, left_out=left_out)} == {"larger eta"}  # alpha_k has no floor

@@ -224,10 +224,7 @@ def test_reading_says_what_is_wrong(record: Any, tmp_path: Path, monkeypatch: py
         ("{half", "not JSON"),
         ("[1]", "not a record"),
         ('{"a":' * 200_000, "not JSON"),
-        *(
-            (json.dumps(record).replace(last, number), "not a finite number")
-            for number in ("NaN", "-Infinity", "1e999")
-        ),
+        *((json.dumps(record).replace(last, number), "not a finite") for number in ("NaN", "-Infinity", "1e999")),
     ]:
         path.write_text(text)
         with pytest.raises(UserError, match=message) as caught:

@@ -109,7 +109,7 @@ def find(
     """
     firsts, by_seed = [group.first for group in models], [group.by_seed() for group in models]
     seeds, classes = sorted(set.intersection(*map(set, by_seed))), shared_classes(firsts, later=later)
-    labels, size = " and ".join(group.label for group in models), max(one["feature_size"] for one in firsts)
+    labels, size = " and ".join(group.label for group in models), max(first["feature_size"] for first in firsts)
     used = [f"{floor:g}" for floor in floors((some[seed] for some in by_seed for seed in seeds), split, form)]
     if not seeds:
         raise UserError(f"{claim}: {labels} have no seed in common")
@@ -118,7 +118,7 @@ def find(
     if k is not None and k >= size:
         raise UserError(f"{claim}: alpha_{k} is 1 in every model of {size} features")
     if k is None and len(used) > 1:
-        raise UserError(f"{claim}: {labels} have different floors ({' and '.join(used)}): these cannot be compared")
+        raise UserError(f"{claim}: {labels} have different floors ({' and '.join(used)}) and cannot be compared")
     names = dict(zip(firsts[0]["classes"], firsts[0]["class_names"], strict=True))
     cases, by_run = [], []
     for seed in seeds:
@@ -126,11 +126,11 @@ def find(
         cases += [Case(name, names[name], seed, case) for name, case in zip(classes, values, strict=True)]
         by_run.append(sum(map(_difference, values)) / len(values))
     mean, deviation, _ = mean_and_deviation(by_run)
-    settings = differing([settings_of(one["config"]) for one in firsts])
+    settings = differing([settings_of(first["config"]) for first in firsts])
     return Finding(
         claim=claim,
         models=tuple(group.label for group in models),
-        phases=tuple(one["phase"] for one in firsts),
+        phases=tuple(first["phase"] for first in firsts),
         k=k,
         means=tuple(sum(column) / len(column) for column in zip(*(case.values for case in cases), strict=True)),
         difference=mean,
@@ -183,7 +183,7 @@ def compare(
 def usual_k(models: Models) -> list[int]:
     """Return the k shown in tables for which alpha_k was measured in all models and is not always 1."""
     largest = max(group.first["feature_size"] for group in models)
-    return [k for k in TABLE_K if k < largest and all(k in one["k"] for group in models for one in group.members)]
+    return [k for k in TABLE_K if k < largest and all(k in member["k"] for group in models for member in group.members)]
 
 
 def statements(groups: Models) -> Iterator[tuple[Claim, Models]]:
@@ -193,8 +193,8 @@ def statements(groups: Models) -> Iterator[tuple[Claim, Models]]:
     at_start = [group for group in groups if group.first["phase"] == 0]
     at_end = [group for group in groups if group.first["seen_classes"] in ends]
     families = [
-        *_families(at_start, lambda one: [one["data"]["name"], one["method"], complete(one["config"])["initial"]]),
-        *_families(at_end, lambda one: [one["data"]["name"], one["seen_classes"], complete(one["config"])["initial"]]),
+        *_families(at_start, lambda run: [run["data"]["name"], run["method"], complete(run["config"])["initial"]]),
+        *_families(at_end, lambda run: [run["data"]["name"], run["seen_classes"], complete(run["config"])["initial"]]),
     ]
     yield from (("more classes", pair) for family in families for pair in _neighbours(family, _at_once))
     by_eta = [pair for line in lines_over_eta(groups).values() for pair in _neighbours(line, cwd_weight)]
@@ -208,7 +208,7 @@ def statements(groups: Models) -> Iterator[tuple[Claim, Models]]:
         oracle = max(plain, key=lambda group: _at_once(group.first), default=other)
         sizes, method, at_once = other.first["phase_sizes"], other.first["method"], _at_once(oracle.first)
         if sizes[0] < at_once and sum(sizes) <= at_once:
-            alike = [one for one in plain if (one.first["phase_sizes"], one.first["method"]) == (sizes, method)]
+            alike = [group for group in plain if (group.first["phase_sizes"], group.first["method"]) == (sizes, method)]
             yield from (("nearer to the oracle", [naive, other, oracle]) for naive in alike)
 
 
@@ -233,10 +233,10 @@ def lines_over_eta(groups: Models) -> dict[str, Models]:
 
 def all_but_eta(analysis: Analysis) -> dict[str, Any]:
     """Return what identifies a model apart from seed and eta. The name has its phases; its classes are those seen."""
-    told = ("initial", "initial.0.weight", "protocol.base", "protocol.step", "protocol.phase_sizes")
+    ignored = ("initial", "initial.0.weight", "protocol.base", "protocol.step", "protocol.phase_sizes")
     return {
         "name": f"{analysis['method']}, classes {'+'.join(map(str, analysis['phase_sizes']))}",
-        **{key: value for key, value in settings_of(analysis["config"]).items() if key not in told},
+        **{key: value for key, value in settings_of(analysis["config"]).items() if key not in ignored},
         "classes": class_hash(analysis["classes"][: analysis["seen_classes"]])[:8],
     }
 
@@ -254,7 +254,7 @@ def _neighbours(family: Models, rank: Callable[[Analysis], float]) -> list[Model
     A model without a seed in common with others is paired with the next rank, so that `find` raises an error.
     """
     pairs, strangers = [], []
-    ranked = sorted(((rank(group.first), group) for group in family), key=lambda one: one[0])
+    ranked = sorted(((rank(group.first), group) for group in family), key=lambda pair: pair[0])
     for (start, low), (end, high) in itertools.combinations(ranked, 2):
         between = [group.by_seed() for place, group in ranked if start < place < end]
         seeds = low.by_seed().keys() & high.by_seed().keys()

@@ -90,19 +90,19 @@ def analyse_model(
     with trainer.device.settings():
         features = {split: _features(trainer, split, looked_at) for split in SPLITS}
     for split, by_class in features.items():
-        for name, one in zip(record["data"]["class_names"], by_class, strict=False):
-            if len(one) < 2:
-                raise UserError(f"class {name!r} has {len(one)} {split} image; a covariance needs two")
+        for name, images in zip(record["data"]["class_names"], by_class, strict=False):
+            if len(images) < 2:
+                raise UserError(f"class {name!r} has {len(images)} {split} image; a covariance needs two")
     size = features["train"][0].shape[1]
     ks = sorted({min(k, size) for k in ks})
 
     def measured(split: Split, form: Form) -> Measurement:
-        means = class_means([in_form(one, form) for one in features["train"]])
-        return measure([in_form(one, form) for one in features[split]], means, seen=seen, ks=ks, floor=floor)
+        means = class_means([in_form(rows, form) for rows in features["train"]])
+        return measure([in_form(rows, form) for rows in features[split]], means, seen=seen, ks=ks, floor=floor)
 
     train, test = (
         SplitAnalysis(
-            images=[len(one) for one in features[split]],
+            images=[len(rows) for rows in features[split]],
             constant_features=constant_features(features[split][:seen]),
             raw=measured(split, "raw"),
             unit=measured(split, "unit"),
@@ -165,7 +165,7 @@ def measure(
 
 
 def _points(by_class: Sequence[Tensor]) -> list[list[list[float]]]:
-    return [[_rounded(point, ".4f") for point in in_form(one[:MOST_POINTS], "unit")] for one in by_class]
+    return [[_rounded(point, ".4f") for point in in_form(points[:MOST_POINTS], "unit")] for points in by_class]
 
 
 def _rounded(values: Tensor, to: str = ".6g") -> list[float]:

@@ -73,7 +73,7 @@ class Suite:
             yield self.packed(count)
 
     def report(self, comparisons: Sequence[Comparison]) -> dict[str, Any]:
-        steps = {one.name: one for one in comparisons}
+        steps = {result.name: result for result in comparisons}
         plain, with_cwd = steps[PLAIN_STEP], steps[CWD_STEP]
         # What CwD adds to a step, as a part of the step without it.
         cost = {way: getattr(with_cwd, way) / getattr(plain, way) - 1 for way in ("published", "ours")}
@@ -84,7 +84,7 @@ class Suite:
             "classes": [BASE, STEP],
             "matrix_tflops": self.matrix_rate / 1e12,
             "cost_of_cwd": cost,
-            "comparisons": [{**asdict(one), "ratio": one.ratio} for one in comparisons],
+            "comparisons": [{**asdict(result), "ratio": result.ratio} for result in comparisons],
             "environment": environment(self.device),
         }
 
@@ -112,9 +112,9 @@ class Suite:
         """Compare the time for a batch of augmented images, on the device."""
         batches = self._published_batches()
         theirs = self._time(lambda: next(batches)[0].to(self.place))
-        one = self.make_pass(0)
-        plans = full_batches(one)
-        return Comparison("augmented batch (one worker)", theirs, self._time(lambda: one.source.prepare(next(plans))))
+        stage = self.make_pass(0)
+        plans = full_batches(stage)
+        return Comparison("augmented batch (one worker)", theirs, self._time(lambda: stage.source.prepare(next(plans))))
 
     def herding(self) -> Comparison:
         """Compare the choice of EXEMPLARS for each of 50 classes, from given features."""
@@ -154,10 +154,10 @@ class Suite:
         """Return a trainer that is about to train a phase."""
         setup = replace(check(self.config, self.data), device=self.device)
         trainer = Trainer(self.config, self.data, setup=setup)
-        for one in trainer.stream.phases[: phase + 1]:
-            if one.index:
+        for each in trainer.stream.phases[: phase + 1]:
+            if each.index:
                 trainer.teacher = trainer.model.teacher_copy()
-            trainer.grow(one)
+            trainer.grow(each)
         return trainer
 
     def make_pass(self, phase: int, *, terms: bool = True) -> StagePass:
@@ -172,15 +172,15 @@ class Suite:
 
     def stepper(self, phase: int, number: int = 0, *, terms: bool = True) -> Callable[[], None]:
         """Return a function that trains one step, on the streams of that number."""
-        one = self.make_pass(phase, terms=terms)
-        plans = full_batches(one)
-        one.model.train()
+        stage = self.make_pass(phase, terms=terms)
+        plans = full_batches(stage)
+        stage.model.train()
 
         def step() -> None:
             if self.on_gpu:
                 use_streams(number, self.place)
-            with one.gradients(), self.device.settings():
-                one.step(next(plans))
+            with stage.gradients(), self.device.settings():
+                stage.step(next(plans))
 
         return step
 
@@ -239,9 +239,9 @@ def random_images(images_per_class: int) -> ImageData:
     return ImageData("random", names, names, train, test, preparation)
 
 
-def full_batches(one: StagePass) -> Iterator[BatchPlan]:
+def full_batches(stage: StagePass) -> Iterator[BatchPlan]:
     """Yield the full batches of an epoch, again and again."""
-    plans = one.source.train_batches(one.indices, BATCH, torch.Generator().manual_seed(0), one.view)
+    plans = stage.source.train_batches(stage.indices, BATCH, torch.Generator().manual_seed(0), stage.view)
     return itertools.cycle(plan for plan in plans if plan[0].shape[1] == BATCH)
 
 

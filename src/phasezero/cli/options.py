@@ -26,7 +26,7 @@ TensorBoard = Annotated[Path | None, typer.Option(help="Write TensorBoard logs t
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 
 VIEWS = ("*.png", "*.svg", "*.pdf", "*.md", "*.html", "*.csv", "*.tex", "comparison*.json")
-"""Files that commands make from runs and leave beside them."""
+"""Files that commands make from runs and write next to them."""
 
 
 def warn(message: str) -> None:

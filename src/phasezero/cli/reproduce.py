@@ -70,5 +70,5 @@ def reproduce(
 
 
 def parse_words(text: str) -> tuple[str, ...]:
-    """Read `a,b`; an empty text has no words."""
+    """Parse words separated by commas; an empty text has no words."""
     return tuple(part.strip() for part in text.split(",") if part.strip())

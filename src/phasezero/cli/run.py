@@ -12,7 +12,9 @@ from phasezero.errors import UserError
 
 
 def run(
-    presets: Annotated[list[str] | None, typer.Argument(metavar="[PRESET]...", help="lucir+cwd/glyphs/b50s10")] = None,
+    presets: Annotated[
+        list[str] | None, typer.Argument(metavar="[PRESET]...", help="E.g. lucir+cwd/glyphs/b50s10.")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Data set: glyphs, cifar100, folder:PATH, ...")] = None,
     method: Annotated[str | None, typer.Option(help="Method; see phasezero list.")] = None,
     initial: Annotated[
@@ -22,9 +24,7 @@ def run(
     step: Annotated[int | None, typer.Option(help="S: number of classes in each later phase.")] = None,
     memory: Annotated[str | None, typer.Option(help="Exemplars to keep: per_class:20 or total:2000.")] = None,
     class_order: Annotated[str | None, typer.Option(help="Class order: seed1993, natural, podnet-1, ...")] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="Seeds, such as 0,1,2: a run for each (default: the preset's).")
-    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds of the runs: 0,1,2 (default: the preset's).")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of every phase; milestones scale with them.")] = None,
     precision: Annotated[str | None, typer.Option(help="auto, fp32, tf32, bf16, fp16.")] = None,
     engine: Annotated[str | None, typer.Option(help="auto, eager, captured, compiled.")] = None,
@@ -36,9 +36,7 @@ def run(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing records.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the stopped runs in --out.")] = False,
     store: Store = None,
-    keep_phases: Annotated[
-        bool, typer.Option("--keep-phases", help="Keep every phase's checkpoint, to analyze.")
-    ] = False,
+    keep_phases: Annotated[bool, typer.Option("--keep-phases", help="Keep a checkpoint of every phase.")] = False,
     parallel: Parallel = "auto",
     tensorboard: TensorBoard = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,

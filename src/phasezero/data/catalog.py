@@ -50,13 +50,13 @@ class DataSet:
     family: str = ""
     """The data set whose published settings apply; empty for its own."""
     paper_name: str = ""
-    """What the CwD paper calls it; empty where the paper has no number for it."""
+    """Its name in the CwD paper; empty if the paper has no number for it."""
     paper_methods: tuple[str, ...] = ()
-    """Methods whose rows in the paper are known to have used these very classes; empty: all."""
+    """Methods whose rows in the paper are known to have used exactly these classes; empty for all."""
     instead_of: str = ""
     """The paper's data set of which this is another choice of classes."""
     short_epochs: int = 0
-    """Epochs of a later phase in `reproduce` without --full; 0: the recipe's."""
+    """Epochs of a later phase in `reproduce` without --full; 0 for the recipe's."""
     size: tuple[int, int] = (0, 0)
     """The number of classes and of training images per class, for time estimates; zeros if unknown."""
     seconds: Mapping[str, float] = field(default_factory=dict)

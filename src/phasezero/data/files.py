@@ -160,8 +160,8 @@ CROP_DRAWS = 2 * TRIES + 2
 def random_crop_box(width: npt.ArrayLike, height: npt.ArrayLike, u: Uniforms) -> tuple[Whole, Whole, Whole, Whole]:
     """Return (left, top, right, bottom) of random resized crops, from uniforms [..., CROP_DRAWS or more].
 
-    As in torchvision's RandomResizedCrop, areas are uniform and aspects log-uniform, and the first try that fits into
-    the image counts. Where none of the ten fits, it is the largest crop in the centre whose aspect is allowed.
+    As in torchvision's RandomResizedCrop, areas are uniform and aspects log-uniform, and the first of ten tries that
+    fits into the image is used. If none fits, it is the largest crop in the centre whose aspect is allowed.
     """
     width, height = np.asarray(width), np.asarray(height)
     u = np.asarray(u, np.float64)

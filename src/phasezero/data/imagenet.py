@@ -26,7 +26,7 @@ from phasezero.data.images import ImageData
 from phasezero.errors import UserError
 
 _WNID = re.compile(r"n\d{8}")
-# The root itself, a folder of its own under the root, and the layout of Kaggle's archive.
+# The root itself, its own folder under the root, and the layout of Kaggle's archive.
 _PLACES = ("", "imagenet", "ILSVRC/Data/CLS-LOC")
 _TRUTH_FILES = ("LOC_val_solution.csv", "*val*.txt", "synsets.txt")
 
@@ -137,7 +137,7 @@ def _list(name: str, facts: dict[str, Any]) -> tuple[dict[str, Any], Load]:
 
 
 _all, _load_all = _list("imagenet", _PHOTOS)
-# The paper's LUCIR rows used CwD's list; nobody has said which list its other rows used.
+# The paper's LUCIR rows used CwD's list. It is not known which list its other rows used.
 _cwd, _load_cwd = _list("imagenet100-cwd", {**_HUNDRED, "paper_name": "ImageNet100", "paper_methods": ("lucir",)})
 _lucir, _load_lucir = _list("imagenet100-lucir", {**_HUNDRED, "instead_of": "imagenet100-cwd"})
 _podnet, _load_podnet = _list("imagenet100-podnet", {**_HUNDRED, "instead_of": "imagenet100-cwd"})

@@ -44,7 +44,7 @@ class Preparation:
     size: int
     """The side of the square that the network sees."""
     view: View
-    """Of training images; the configuration's `training.brightness` replaces its brightness."""
+    """The view of training images; the configuration's `training.brightness` replaces its brightness."""
     resize: int = 0
     """For image files: the shorter side is resized to this before the centre crop of the test view."""
 

@@ -140,7 +140,7 @@ class FileImages(ImageSource):
 def draw_epoch(indices: Tensor, rng: Generator, view: View) -> tuple[Tensor, Uniforms, Tensor, Tensor]:
     """Draw an epoch over photos, the same for every source: order [n], uniforms of crops, flips [n], brightness [n]."""
     order = indices[torch.randperm(len(indices), generator=rng)]
-    uniforms = torch.rand(len(order), CROP_DRAWS + 1, generator=rng)  # the last is the flip's
+    uniforms = torch.rand(len(order), CROP_DRAWS + 1, generator=rng)  # the last is for the flip
     flips = (uniforms[:, -1] < 0.5) & view.flip
     return order, uniforms.numpy(), flips, _factors(len(order), view, rng)
 

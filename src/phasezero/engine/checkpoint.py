@@ -73,7 +73,7 @@ def load_checkpoint(path: Path, config: RunConfig | None = None, trainer: Traine
         exemplars = [tensors[f"exemplars.{position}"] for position in range(phases[-1]["seen_classes"])]
     except LookupError:
         raise UserError(f"checkpoint {path} is damaged: exemplars are missing") from None
-    model = {name.removeprefix("model."): one for name, one in tensors.items() if name.startswith("model.")}
+    model = {name.removeprefix("model."): tensor for name, tensor in tensors.items() if name.startswith("model.")}
     reused = bool(facts.get("reused_phase_zero"))
     return Checkpoint(phases, facts["seconds"], reused, model, exemplars, facts["config"])
 
@@ -100,7 +100,7 @@ def read_facts(path: Path, config: RunConfig | None = None) -> dict[str, Any]:
             raise ValueError
     except (ValueError, TypeError, LookupError):
         raise UserError(f"checkpoint {path} is damaged: its metadata is incomplete") from None
-    if config and (apart := differing([dict(leaves(one)) for one in (facts["config"], config.to_dict())])):
+    if config and (apart := differing([dict(leaves(settings)) for settings in (facts["config"], config.to_dict())])):
         key = next((key for key in apart if key != "name"), "name")  # follows from the other settings
         there, here = apart[key]
         raise UserError(

@@ -47,7 +47,7 @@ class TrainedOracle:
         """Load the backbone of a checkpoint; raise UserError for another network, other data or other classes."""
         saved = load_checkpoint(Path(path))
         other, mine, seen = RunConfig.from_record(saved.config), self.config, saved.phases[-1]["seen_classes"]
-        order, its = (stream_of(one.protocol, len(self.data.class_ids)).order for one in (mine, other))
+        order, its = (stream_of(config.protocol, len(self.data.class_ids)).order for config in (mine, other))
         if seen < len(order) - 1:  # the authors' own oracle lacked a class
             raise UserError(f"oracle {path} has seen {seen} classes, the run has {len(order)}")
         if other.network != mine.network:  # shapes would fit even if the last ReLU differs

@@ -64,9 +64,9 @@ class StagePass:
             self.program.searched_size = size
         if device.engine == "compiled":
             # A stage that does not train the network is short, and its batch size may change from phase to phase.
-            for one in (model, watched) if stage.batch_statistics else ():
-                if one is not None:
-                    one.compiled_sizes.add(size)
+            for network in (model, watched) if stage.batch_statistics else ():
+                if network is not None:
+                    network.compiled_sizes.add(size)
             # The loss changes from phase to phase, so it is compiled only for a long stage.
             if steps >= COMPILATION_PAYS:
                 self.program.compiled_loss, self.program.compiled_size = compiled(self.program.compute_loss), size

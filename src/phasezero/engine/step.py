@@ -48,7 +48,7 @@ class LossScale:
         torch._amp_foreach_non_finite_check_and_unscale_(gradients, self.overflow, self.scale.reciprocal())
 
     def update(self) -> None:
-        """The scale, as in GradScaler: halved after an overflow, doubled after 2,000 steps without overflow."""
+        """Update the scale as GradScaler does: halve it after an overflow, double it after 2,000 steps without."""
         torch._amp_update_scale_(self.scale, self.calm_steps, self.overflow, 2.0, 0.5, 2000)
 
 
@@ -95,11 +95,11 @@ class StepProgram:
     def run(self, plan: BatchPlan) -> None:
         """Train one step."""
         images, labels = self.source.prepare(plan)
-        beside: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        stream: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if self.teacher_stream is not None:
             self.teacher_stream.wait_stream(torch.cuda.current_stream())
-            beside = torch.cuda.stream(self.teacher_stream)
-        with torch.no_grad(), beside:
+            stream = torch.cuda.stream(self.teacher_stream)
+        with torch.no_grad(), stream:
             teacher_output = self.teacher(images) if self.teacher is not None else None
         found = self.model.extract_features(images)
         if self.teacher_stream is not None:

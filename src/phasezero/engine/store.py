@@ -64,7 +64,7 @@ def phase_zero_settings(config: RunConfig) -> dict[str, Any]:
 def _first_values(value: Any) -> Any:
     """Return nested dataclasses as mappings, without the fields that only later phases read."""
     if is_dataclass(value):
-        first = [one.name for one in fields(value) if not one.metadata.get("later")]
+        first = [field.name for field in fields(value) if not field.metadata.get("later")]
         return {name: _first_values(getattr(value, name)) for name in first}
     return [_first_values(entry) for entry in value] if isinstance(value, tuple) else value
 
@@ -108,10 +108,10 @@ def code_hash(config: RunConfig) -> str:
     """
     method, network = METHODS[phase_zero_settings(config)["method"]], NETWORKS[config.network.name]
     terms = [TERMS[term.name] for term in config.initial]
-    used: list[Any] = [network, *(base for one in (method, *terms) for base in one.__mro__)]
+    used: list[Any] = [network, *(base for part in (method, *terms) for base in part.__mro__)]
     modules: set[str] = set()
-    for one in used:
-        _add_modules((one.func if isinstance(one, functools.partial) else one).__module__, modules)
+    for part in used:
+        _add_modules((part.func if isinstance(part, functools.partial) else part).__module__, modules)
     package = Path(__file__).parent.parent
     code = CODE if "phasezero" not in modules else ("**/*",)  # a plug-in that holds the whole package may use any of it
     paths = {path for part in code for path in package.glob(f"{part}.py")}
@@ -126,7 +126,7 @@ def code_hash(config: RunConfig) -> str:
 
 
 def _add_modules(name: str, found: set[str]) -> None:
-    """Add a module and those it takes code from: methods and terms; for a plug-in all that is not installed, too."""
+    """Add a module and the methods and terms that it imports; for a plug-in also all modules that are not installed."""
     package = name.partition(".")[0]
     if name in found or package == "torch" or package in sys.stdlib_module_names:
         return

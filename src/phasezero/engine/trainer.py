@@ -161,27 +161,27 @@ class Trainer:
             passes = [self.make_pass(stage, loss, indices)]
             if (level := stage.each_epoch) is not None:
                 passes.append(self.make_pass(level, level.loss, level.images(images)))
-        mean_losses: dict[str, list[float]] = {one.stage.name: [] for one in passes}
+        mean_losses: dict[str, list[float]] = {stage_pass.stage.name: [] for stage_pass in passes}
         epochs, images_counted = stage.schedule.epochs, len(indices) if is_main else 0
 
         def start(epoch: int) -> list[PendingNumber]:
             purpose = (self.config.seed, "batches", phase.index)
-            return [one.epoch(epoch, generator(*purpose, one.stage.name, epoch)) for one in passes]
+            return [stage_pass.epoch(epoch, generator(*purpose, stage_pass.stage.name, epoch)) for stage_pass in passes]
 
         under_way = start(0) if epochs else []
         for epoch in range(epochs):
             # The losses of an epoch are read once the next epoch is queued, so the device never waits.
             following = start(epoch + 1) if epoch + 1 < epochs else []
             means = [float(loss) for loss in under_way]
-            for one, mean in zip(passes, means, strict=True):
-                where = f"phase {phase.index}, stage {one.stage.name!r}, epoch {epoch}"
-                check_divergence(mean, self.config.engine.loss_limit, where, one.stage)
-                mean_losses[one.stage.name].append(mean)
+            for stage_pass, mean in zip(passes, means, strict=True):
+                where = f"phase {phase.index}, stage {stage_pass.stage.name!r}, epoch {epoch}"
+                check_divergence(mean, self.config.engine.loss_limit, where, stage_pass.stage)
+                mean_losses[stage_pass.stage.name].append(mean)
             self.callback.on_epoch_end(phase, stage.name, epoch, epochs, means[0], images_counted)
             under_way = following
-        for one in passes:
-            self.capture_seconds += one.program.capture_seconds
-            one.close()
+        for stage_pass in passes:
+            self.capture_seconds += stage_pass.program.capture_seconds
+            stage_pass.close()
         return mean_losses
 
     def make_pass(self, stage: Stage, loss: Loss, indices: Tensor) -> StagePass:

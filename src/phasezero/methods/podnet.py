@@ -62,7 +62,7 @@ def pod_spatial(maps: Sequence[Tensor], old_maps: Sequence[Tensor]) -> Tensor:
     if not maps:
         raise UserError("PODNet needs the maps of the network's stages, and this network returns none; choose another")
     moved = [pooled_squares(new) - pooled_squares(old) for new, old in zip(maps, old_maps, strict=True)]
-    return torch.stack([torch.linalg.vector_norm(one, dim=1).mean() for one in moved]).mean()
+    return torch.stack([torch.linalg.vector_norm(difference, dim=1).mean() for difference in moved]).mean()
 
 
 def pooled_squares(maps: Tensor) -> Tensor:

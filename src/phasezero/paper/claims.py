@@ -303,7 +303,7 @@ def _check_models(
     if missing := [row.config.name for row, found in models if not found]:
         sentences.append(f"Not analysed yet: {', '.join(missing)}.")
     alone = dict.fromkeys(analysis["name"] for analysis in analyses if analysis["name"] not in compared)
-    if alone and claim != "nearer to the oracle":  # which is not about neighbours
+    if alone and claim != "nearer to the oracle":  # does not compare neighbours
         same = "seed and floor" if information else "seed"
         sentences.append(f"Analysed, but without a neighbour of the same {same}: {'; '.join(alone)}.")
     known = [any(analysis["name"] in compared for _, analysis in found) for _, found in models]

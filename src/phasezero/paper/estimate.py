@@ -35,7 +35,7 @@ class Pace:
         for record in records:
             environment, timing = record["environment"], record["timing"]
             network = str(dict(leaves(record["config"])).get("network.name", "unknown"))  # from another program
-            # The share of a GPU that a run had to itself. On a CPU, parallel runs have cores of their own.
+            # The share of a GPU that a run had to itself. On a CPU, parallel runs have their own cores.
             shared = timing["seconds_total"] and environment["device"] != "cpu"
             share = timing.get("share_seconds", timing["seconds_total"]) / timing["seconds_total"] if shared else 1.0
             for phase in record["phases"]:

@@ -70,7 +70,7 @@ def _draw_models(table: Table, analyses: Sequence[Analysis], base: Path, suffixe
     caption = table.caption
     if drawn:
         names = dict(zip(analyses[0]["classes"], analyses[0]["class_names"], strict=True))
-        caption += f" {'Class' if len(drawn) == 1 else 'Classes'} drawn: {', '.join(names[one] for one in drawn)}."
+        caption += f" {'Class' if len(drawn) == 1 else 'Classes'} drawn: {', '.join(names[key] for key in drawn)}."
     elif drawn is not None:
         which = " that came after phase 0" * later
         caption += f" Nothing is drawn: the number of classes{which} that these models share is {len(classes)}."
@@ -91,7 +91,7 @@ def _draw_models(table: Table, analyses: Sequence[Analysis], base: Path, suffixe
 
 def _check_statements(table: Table, analyses: Sequence[Analysis], form: Form, left_out: list[str]) -> list[Finding]:
     """Check what the paper states about these models; `left_out` collects what could not be compared."""
-    view, oracle = table.target.view, not _oracles(table).isdisjoint(one["name"] for one in analyses)
+    view, oracle = table.target.view, not _oracles(table).isdisjoint(model["name"] for model in analyses)
     claims = [claim for claim in CLAIMS if (claim == "more information") == (view == "information")]
     claims = [claim for claim in claims if oracle or claim != "nearer to the oracle"]
     claims = [] if table.target.shows_sphere else claims
@@ -101,22 +101,22 @@ def _check_statements(table: Table, analyses: Sequence[Analysis], form: Form, le
 def _oracles(table: Table) -> set[str]:
     """Return the models without a term that learn more classes at once than any planned model with a term."""
     configs = [row.config for row in table.rows]
-    most = max((one.protocol.first_classes for one in configs if one.initial), default=0)
-    return {one.name for one in configs if not one.initial and one.protocol.first_classes > most}
+    most = max((config.protocol.first_classes for config in configs if config.initial), default=0)
+    return {config.name for config in configs if not config.initial and config.protocol.first_classes > most}
 
 
 def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str], caption: str, path: Path) -> None:
     view, oracles = table.target.view, _oracles(table)
     labels = {row.config.name: table.label(row.config) for row in table.rows}
-    with_terms = sorted({one["seen_classes"] for one in analyses if one["initial"]}) if view == "spectra" else []
+    with_terms = sorted({model["seen_classes"] for model in analyses if model["initial"]}) if view == "spectra" else []
 
-    def by_size(one: Analysis) -> str:
-        return f"{one['seen_classes']} classes"
+    def by_size(model: Analysis) -> str:
+        return f"{model['seen_classes']} classes"
 
-    def name(one: Analysis) -> str:
+    def name(model: Analysis) -> str:
         if view == "later":
-            return labels[one["name"]] if len(one["phase_sizes"]) > 1 else "oracle"
-        return labels[one["name"]] if with_terms and one["name"] not in oracles else by_size(one)
+            return labels[model["name"]] if len(model["phase_sizes"]) > 1 else "oracle"
+        return labels[model["name"]] if with_terms and model["name"] not in oracles else by_size(model)
 
     if view == "information":
         draw_information(analyses, path, form="unit", caption=caption)

@@ -46,7 +46,7 @@ class Request:
     steps: tuple[int, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     full: bool = False
-    """Whether runs are as long as their presets, also on data that has `short_epochs`."""
+    """Whether runs have as many epochs as their presets, also on data with `short_epochs`."""
 
 
 def choose_data(target: Target, data: Sequence[str]) -> Sequence[str]:
@@ -100,7 +100,7 @@ def _check_choice(request: Request, chosen: Sequence[tuple[Target, str]]) -> lis
 
 
 def expand(target: Target, data: str, request: Request = Request(), extra: Sequence[str] = ()) -> list[Row]:
-    """Return the rows of a target on a data set, with `extra` methods besides those of the paper."""
+    """Return the rows of a target on a data set, with `extra` methods in addition to those of the paper."""
     recipe, short, rows = find_data_set(data).recipe, find_data_set(data).short_epochs, []
     for block in target.blocks:
         listed = block.runs_on.get(data, block.runs)
@@ -223,7 +223,7 @@ def attach(table: Table, index: RecordIndex, *, states: bool = True) -> Table:
         runs, wanted = dict(index.runs(row.config)), row.config.engine.precision
         if target.shows_models:
             kept = {path for path in runs if states and (path.parent / CHECKPOINT).exists()}
-            if len(row.config.protocol.phase_sizes) == 1 and not target.shows_sphere:  # which shows later classes
+            if len(row.config.protocol.phase_sizes) == 1 and not target.shows_sphere:  # shows later classes
                 for path, record in (run for seed in table.seeds for run in index.same_phase_zero(row.seeded(seed))):
                     first = {"phases": record["phases"][:1], "summary": summarise(record["phases"][:1])}
                     runs.setdefault(path, cast(Record, {**record, **first}))

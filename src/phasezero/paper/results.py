@@ -78,7 +78,7 @@ def read_notes(path: Path, cells: Mapping[str, Iterable[str]]) -> dict[str, Any]
             raise UserError(f"{path}: {where} should be a mapping, not {type(value).__name__}")
         if others := [key for key in value if key not in known]:
             raise UserError(f"{path}: {unknown(f'key in {where}', others[0], known)}")
-        return {key: check(key, one, known[key]) for key, one in value.items()}
+        return {key: check(key, entry, known[key]) for key, entry in value.items()}
 
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -122,7 +122,7 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
     if others := [record for path, record in records if path not in dict(behind)]:
         sections.append(f"## Records that are not a cell of the paper\n\n{markdown(other_runs(others))}")
     if behind:
-        lines = [[one["name"], str(one["seed"]), computed_on(one), relative(path, start)] for path, one in behind]
+        lines = [[run["name"], str(run["seed"]), computed_on(run), relative(path, start)] for path, run in behind]
         grid = Grid(["run", "seed", "computed on", "record"], lines, words=4)
         sections.append(f"## Records behind the cells and claims\n\n{markdown(grid)}")
     template = resources.files("phasezero.paper").joinpath("results.md").read_text(encoding="utf-8")
@@ -161,7 +161,7 @@ def check_cells(tables: Sequence[Table], index: RecordIndex, notes: Mapping[str,
     lines: list[list[Cell]] = []
     missing: Counter[str] = Counter()
     cells, run, verified = set(), set(), set()
-    for table, row in ((one, row) for one in tables for row in one.rows):
+    for table, row in ((shown, row) for shown in tables for row in shown.rows):
         name, data, compared = row.config.name, paper_name(table.data), compare_row(table, row)
         note = notes.get(name, "")
         cells.add(name)

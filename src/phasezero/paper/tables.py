@@ -54,7 +54,7 @@ class Row:
 
     @property
     def averages(self) -> list[float]:
-        """Return each run's average incremental accuracy, by its method's own classifier or, without that, the head."""
+        """Return each run's average incremental accuracy by its method's own classifier, or by the head without it."""
         runs = [record for _, record in self.records.values()]
         summaries = [run["summary"].get(classifier_of(run["method"])) or run["summary"]["head"] for run in runs]
         return [metrics["average_incremental_accuracy"] for metrics in summaries if metrics is not None]
@@ -96,8 +96,8 @@ class Table:
 
     @property
     def replaced(self) -> str:
-        """Return the remark that the data is not the paper's; empty where it is."""
-        *others, last = known = [paper_name(one) for one in self.target.data]
+        """Return the remark that the data is not the paper's, or an empty text."""
+        *others, last = known = [paper_name(name) for name in self.target.data]
         if paper_name(self.data) in known:
             return ""
         if (own := find_data_set(self.data)).instead_of in self.target.data:

@@ -41,7 +41,7 @@ class Target:
     view: View
     blocks: Sequence[Block]
     data: Sequence[str] = ("imagenet100-cwd",)
-    """What the paper used. Any other data set replaces it."""
+    """The paper's data sets. Any other data set replaces them."""
     note: str = ""
     """What the paper leaves open."""
 

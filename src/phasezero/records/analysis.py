@@ -119,7 +119,7 @@ def find_analyses(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def floors(analyses: Iterable[Analysis], split: Split, form: Form) -> list[float]:
-    """Return the floors of the information proxies, which can be compared only where there is a single floor."""
+    """Return the floors of the information proxies, which can be compared only if all floors are equal."""
     return sorted({analysis[split][form]["information"]["floor"] for analysis in analyses})
 
 

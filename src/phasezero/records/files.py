@@ -57,7 +57,7 @@ def remove_unfinished(folder: Path, name: str = "*") -> None:
 
 @contextmanager
 def writable(folder: Path | None, option: str = "--out") -> Iterator[None]:
-    """Make the folder, if given, and check that it is writable; remove folders that were made and stayed empty."""
+    """Make the folder, if given, and check that it is writable; after an error remove folders that stayed empty."""
     if folder is None:
         yield
         return

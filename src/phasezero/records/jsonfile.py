@@ -57,9 +57,9 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         )
     except OSError as error:
         raise UserError(f"{path}: no {what} to read ({error.strerror or error})") from error
-    except UserError:  # is a ValueError, too
+    except UserError:  # also a ValueError
         raise
-    except (ValueError, RecursionError) as error:  # not JSON, or not even UTF-8, or nested without end
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
         raise UserError(f"{path}: not JSON ({error})") from error
     if not isinstance(value, dict):
         raise UserError(f"{path}: not a {what} (the file holds no JSON object)")

@@ -273,11 +273,11 @@ def _complete(path: Path, value: dict[str, Any]) -> Record:
     return cast(Record, {**value, "summary": summary})
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(first: Any, other: Any) -> bool:
     """Compare metrics (a number, a list of numbers or None) up to rounding differences between machines."""
-    if one is None or other is None:
-        return one is other
-    return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=1e-9, atol=1e-6)
+    if first is None or other is None:
+        return first is other
+    return np.shape(first) == np.shape(other) and np.allclose(first, other, rtol=1e-9, atol=1e-6)
 
 
 def _own_file(path: Path) -> Path:

@@ -92,7 +92,7 @@ def _row(
 
 
 def figure_caption(analyses: Sequence[Analysis], classes: Sequence[str] | None = None, *, later: bool = False) -> str:
-    """Say which models a figure shows, and over which classes (without any: over all that each has seen)."""
+    """Return which models a figure shows, and over which classes (by default all that each model has seen)."""
     models = f"Models after phase {', '.join(map(str, sorted({analysis['phase'] for analysis in analyses})))}."
     if classes is None:
         return f"{models} Over all classes that each has seen."

@@ -16,17 +16,17 @@ COLUMNS = {
 
 def bench_grid(report: dict[str, Any]) -> Grid:
     """Return the comparisons of a benchmark's report as a table with a caption."""
-    rows = [(one, one["facts"]) for one in report["comparisons"]]
+    rows = [(result, result["facts"]) for result in report["comparisons"]]
     shown = {key: how for key, how in COLUMNS.items() if any(key in facts for _, facts in rows)}
     lines = [
         [
-            one["name"],
-            NOTHING if one["published"] is None else f"{one['published'] * 1e3:,.2f}",
-            f"{one['ours'] * 1e3:,.2f}",
-            NOTHING if one["ratio"] is None else f"{one['ratio']:.1f}",
+            result["name"],
+            NOTHING if result["published"] is None else f"{result['published'] * 1e3:,.2f}",
+            f"{result['ours'] * 1e3:,.2f}",
+            NOTHING if result["ratio"] is None else f"{result['ratio']:.1f}",
             *(form.format(facts[key]) if key in facts else NOTHING for key, (_, form) in shown.items()),
         ]
-        for one, facts in rows
+        for result, facts in rows
     ]
     machine, cost = report["environment"], report["cost_of_cwd"]
     caption = (

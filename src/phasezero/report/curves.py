@@ -11,7 +11,7 @@ from phasezero.errors import UserError
 from phasezero.report.style import LONG, Panel, write_panels
 from phasezero.report.tables import Runs, accuracies_of, group_classifier, seen_classes, spread
 
-_INSIDE_LEGEND = 4  # more lines than this, or a long label, and the legend goes below the axes
+_INSIDE_LEGEND = 4  # with more lines, or a long label, the legend goes below the axes
 
 
 def draw_curves(
@@ -33,6 +33,6 @@ def draw_curves(
     labels = "Number of classes seen", "Accuracy on all seen classes (%)"
     panel = Panel(lines, *labels, title, lambda axes: axes.xaxis.set_major_locator(ticks))
     inside = len(lines) <= _INSIDE_LEGEND and max(len(label) for label, _ in lines) <= LONG
-    height = 3.4 if inside else 3.6 + 0.17 * len(lines)  # the legend must not eat the axes
+    height = 3.4 if inside else 3.6 + 0.17 * len(lines)  # make room for the legend
     legend = "Run: average incremental accuracy (%)"
     write_panels(path, [panel], legend=legend, height=height, inside=inside, caption=caption)

@@ -99,6 +99,6 @@ def preset_differences(record: Record, *, memory: bool = True) -> list[str]:
     if not memory and config.protocol.memory.startswith("per_class:"):
         usual = replace(usual, protocol=replace(usual.protocol, memory=config.protocol.memory))
     pairs = enumerate(zip(config.initial, usual.initial, strict=True))
-    changed = {f"initial.{place}.weight": one.weight for place, (one, own) in pairs if one.weight != own.weight}
+    changed = {f"initial.{place}.weight": term.weight for place, (term, own) in pairs if term.weight != own.weight}
     changed |= changed_settings(config, usual)
     return [key if isinstance(value, list) else f"{key}={value}" for key, value in changed.items()]

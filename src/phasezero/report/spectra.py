@@ -44,22 +44,22 @@ def draw_alpha(
         ids = shared_classes(some) if classes is None else classes
         if some and by_class:
             names = dict(zip(some[0]["classes"], some[0]["class_names"], strict=True))
-            panels += [(names[one], some, [one]) for one in ids]
+            panels += [(names[key], some, [key]) for key in ids]
         elif some:
             panels.append((title, some, ids))
     if not panels or not all(ids for _, _, ids in panels):
         raise UserError("nothing to draw: no models, or none that have a class in common")
     # All panels are grouped together, so a model keeps its name in every panel. Models of the same name share a line.
-    groups = group_analyses({id(one): one for _, some, _ in panels for one in some}.values())
+    groups = group_analyses({id(model): model for _, some, _ in panels for model in some}.values())
     drawn = []
     for place, (title, some, ids) in enumerate(panels):
-        here, lines = {id(one) for one in some}, []
+        here, lines = {id(model) for model in some}, []
         for group in groups:
-            runs = [one for one in group.members if id(one) in here]
-            ks = [k for k in runs[0]["k"] if all(k in one["k"] for one in runs)] if runs else []
+            runs = [model for model in group.members if id(model) in here]
+            ks = [k for k in runs[0]["k"] if all(k in model["k"] for model in runs)] if runs else []
             if runs and not ks:
                 raise UserError(f"{group.label}: the seeds have no k in common; analyse them with the same --k")
-            points = [(k, [mean_of(one, split, form, ids, k) for one in runs]) for k in ks]
+            points = [(k, [mean_of(model, split, form, ids, k) for model in runs]) for k in ks]
             lines.append((name(group.first) if name else group.label, points))
         y_label = "" if place % COLUMNS else rf"$\alpha_k$, {form} features, {split} images"
         drawn.append(Panel(lines, "k", y_label, title, _mark_powers))
@@ -87,7 +87,7 @@ def draw_information(
     if len(used) > 1:
         raise UserError(f"the figure of information: different floors ({' and '.join(used)}) cannot be compared")
     label = r"$\Sigma_i\,\log\,\lambda_i$, mean over classes"
-    measures = {label: lambda one: mean_of(one, split, form, classes, None)}
+    measures = {label: lambda model: mean_of(model, split, form, classes, None)}
     _draw_over_eta(analyses, path, measures, f"{form} features, {split} images", caption)
 
 
@@ -95,14 +95,14 @@ def draw_overlap(
     analyses: Sequence[Analysis], path: str | Path, *, split: Split = "test", form: Form = "unit", caption: str = ""
 ) -> None:
     """Draw the overlap over eta: scatter within classes over scatter between classes, and nearest-mean errors."""
-    overlap = {id(one): one[split][form]["overlap"] for one in analyses}
+    overlap = {id(model): model[split][form]["overlap"] for model in analyses}
     measures: dict[str, Measure] = {
-        "scatter within / between classes": lambda one: overlap[id(one)]["scatter_ratio"],
-        "nearest-mean error (%)": lambda one: overlap[id(one)]["nearest_mean_error"],
+        "scatter within / between classes": lambda model: overlap[id(model)]["scatter_ratio"],
+        "nearest-mean error (%)": lambda model: overlap[id(model)]["nearest_mean_error"],
     }
-    if any(one["seen_as_future"] is not None for one in overlap.values()):
-        measures["seen images nearest to a future class (%)"] = lambda one: overlap[id(one)]["seen_as_future"]
-        measures["future images nearest to a seen class (%)"] = lambda one: overlap[id(one)]["future_as_seen"]
+    if any(each["seen_as_future"] is not None for each in overlap.values()):
+        measures["seen images nearest to a future class (%)"] = lambda model: overlap[id(model)]["seen_as_future"]
+        measures["future images nearest to a seen class (%)"] = lambda model: overlap[id(model)]["future_as_seen"]
     _draw_over_eta(analyses, path, measures, f"{form} features, {split} images", caption)
 
 
@@ -118,9 +118,9 @@ def _draw_over_eta(
         drawn = []
         for label, groups in lines.items():
             points: dict[float, dict[int, float]] = {}  # count a seed once, even if several runs share its phase 0
-            for one in (one for group in groups for one in group.members):
-                if (found := value(one)) is not None:
-                    points.setdefault(cwd_weight(one), {}).setdefault(one["seed"], found)
+            for model in (model for group in groups for model in group.members):
+                if (found := value(model)) is not None:
+                    points.setdefault(cwd_weight(model), {}).setdefault(model["seed"], found)
             drawn.append((label, [(eta, list(points[eta].values())) for eta in sorted(points)]))
         panels.append(Panel(drawn, r"CwD coefficient $\eta$", y_label))
     write_panels(path, panels, legend=legend, caption=caption)

@@ -42,13 +42,13 @@ def draw_sphere(
             _draw_globe(axes)
             points = torch.tensor([point for cloud in clouds.values() for point in cloud], dtype=torch.float64)
             turned = facing(points).split([len(cloud) for cloud in clouds.values()])
-            for one, cloud in zip(clouds, turned, strict=True):
-                handles[one] = _draw_cloud(axes, cloud, list(names).index(one))
+            for key, cloud in zip(clouds, turned, strict=True):
+                handles[key] = _draw_cloud(axes, cloud, list(names).index(key))
             plain_text(axes.title, title)
         for axes in grid:
             axes.set_axis_off()
         legend = f"unit features, {split} images; hollow: on the far side of the sphere"
-        draw_legend(figure, list(handles.values()), [names[one] for one in handles], legend, ncols=4)
+        draw_legend(figure, list(handles.values()), [names[key] for key in handles], legend, ncols=4)
         return figure
 
     write_figure(path, make, caption)

@@ -38,7 +38,7 @@ def accuracies_of(group: Runs, classifier: str) -> list[list[float]] | None:
 
 def metrics_of(group: Runs, classifier: str) -> list[Metrics] | None:
     """Return the summary of every run; None if a run was not measured with this classifier."""
-    found = [one for record in group.members if (one := record["summary"].get(classifier)) is not None]
+    found = [metrics for record in group.members if (metrics := record["summary"].get(classifier)) is not None]
     return found if len(found) == len(group.members) else None
 
 
@@ -67,7 +67,7 @@ def results_grid(records: Iterable[Record], *, classifier: str | None = None) ->
 def _phase_columns(groups: Sequence[Runs]) -> list[str]:
     """Return the headings of the phases to show: those after which all groups have seen equally many classes.
 
-    Protocols without such phases show their first and middle phase. The last phase has a column of its own.
+    Protocols without such phases show their first and middle phase. The last phase has its own column.
     """
     seen = [seen_classes(group) for group in groups]
     common = sorted(set.intersection(*map(set, seen))) if seen else []

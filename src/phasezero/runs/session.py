@@ -118,7 +118,7 @@ def run_all(
                 write_whole(targets[place] / DIVERGED, f"{outcome}\n")
             else:
                 finished[place] = outcome
-                (targets[place] / DIVERGED).unlink(missing_ok=True)  # before the resume
+                (targets[place] / DIVERGED).unlink(missing_ok=True)  # from before the resume
                 write_record(targets[place] / FILE_NAME, outcome)
     return Session(
         folder,
@@ -136,8 +136,7 @@ def finished_runs(configs: Sequence[RunConfig], targets: Sequence[Path]) -> dict
         if (target / FILE_NAME).exists():
             finished[place] = read_record(target)
             if not same_config(finished[place], config):
-                advice = "choose another --out, or use --overwrite"
-                raise UserError(f"{target} holds a run of another configuration; {advice}")
+                raise UserError(f"{target} holds a run of another configuration; use another --out or --overwrite")
         elif (target / CHECKPOINT).exists():
             read_facts(target / CHECKPOINT, config)  # raises for another configuration
     return finished
@@ -185,6 +184,4 @@ def check_clashes(targets: Sequence[Path], *, allowed: bool) -> None:
     for target in targets if not allowed else ():
         for name, what in ((FILE_NAME, "a record"), (CHECKPOINT, "an unfinished run")):
             if (target / name).exists():
-                raise UserError(
-                    f"{target} already contains {what}; choose another --out, or use --overwrite or --resume"
-                )
+                raise UserError(f"{target} already contains {what}; use another --out, --overwrite or --resume")

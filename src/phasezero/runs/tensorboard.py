@@ -46,7 +46,7 @@ class TensorBoard(Callback):
         in_phase_0 = self.first_epochs if stage == "train" else 0
         before = in_phase_0 + (phase.index - 1) * epochs if phase.index else 0
         self.writer.add_scalar(f"loss/{stage}", loss, before + epoch)
-        self.writer.flush()  # nobody closes the file of a run that diverges
+        self.writer.flush()  # the file of a run that diverges is never closed
 
     def on_phase_end(self, result: PhaseResult) -> None:
         self._write_accuracies(result.record)

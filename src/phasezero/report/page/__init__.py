@@ -39,17 +39,17 @@ def write_page(
 
 def analyses_beside(path: Path, record: Record, warn: Callable[[str], None]) -> Iterator[Analysis]:
     """Yield the analyses next to a record; leave out, with a warning, damaged files, copies and those of other runs."""
-    for beside in sorted(path.parent.glob(analysis_name("*"))):
+    for file in sorted(path.parent.glob(analysis_name("*"))):
         try:
-            analysis = read_analysis(beside)
+            analysis = read_analysis(file)
         except UserError as error:
             warn(f"{error}; left out")
             continue
-        own, its = ((one["seed"], settings_of(one["config"])) for one in (record, analysis))
+        own, its = ((item["seed"], settings_of(item["config"])) for item in (record, analysis))
         if own != its:
-            warn(f"{beside}: not from the run of the {path.name} next to it; left out")
-        elif beside.name != (usual := analysis_name(analysis["phase"])):
-            warn(f"{beside}: an analysis of phase {analysis['phase']}, which should be named {usual}; left out")
+            warn(f"{file}: not from the run of the {path.name} next to it; left out")
+        elif file.name != (usual := analysis_name(analysis["phase"])):
+            warn(f"{file}: an analysis of phase {analysis['phase']}, which should be named {usual}; left out")
         else:
             yield analysis
 

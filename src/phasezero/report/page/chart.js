@@ -235,7 +235,7 @@ function lineChart(box, { title, xName, yName, atX, missing = "No shown run has 
     );
     tip.hidden = false;
     if (plot.width < 560) {
-      // no room beside the lines: below them
+      // no room next to the lines: below them
       [tip.style.left, tip.style.top] = ["0", `${plot.height}px`];
       return;
     }

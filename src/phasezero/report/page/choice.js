@@ -9,7 +9,7 @@ const CLASSIFIERS = {
 };
 const MANY = 10;
 const { groups, runs } = content;
-// A plug-in's method may bring a classifier of its own.
+// A plug-in's method may have its own classifier.
 for (const name of groups.flatMap((group) => Object.keys(group.results))) CLASSIFIERS[name] ??= name.replaceAll("_", " ");
 groups.forEach((group, index) => {
   group.index = index;

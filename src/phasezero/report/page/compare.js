@@ -27,7 +27,7 @@ const spectraChart = lineChart(byId("spectra-chart"), {
 const confusion = confusionView();
 
 function facts() {
-  const of = (values) => distinct(values).join("; "); // a protocol has commas of its own
+  const of = (values) => distinct(values).join("; "); // a protocol contains commas
   const added = duration(sum(runs.map((run) => run.timing.seconds_total)));
   const spans = runs.length > 1 ? `in parallel; times from start to end add up to ${added}` : `its share of ${added}, with parallel runs`;
   const aside = sideBySide ? ` (${spans})` : "";

@@ -40,7 +40,7 @@ def page_content(records: Sequence[Record], analyses: Sequence[Sequence[Analysis
         "repeated": tables.repeated_seeds(groups),
         "matrices": kept,
         "groups": [
-            _group(group) | {"spectra": _spectra([one for run in group.members for one in found.get(id(run), ())])}
+            _group(group) | {"spectra": _spectra([model for run in group.members for model in found.get(id(run), ())])}
             for group in groups
         ],
         "settings": [
@@ -80,7 +80,7 @@ def _results(group: tables.Runs, classifier: str, cell: PublishedCell | None) ->
     if accuracies is None or metrics is None:
         return None
     averages = [run["average_incremental_accuracy"] for run in metrics]
-    forgetting = [one for run in metrics if (one := run["forgetting"]) is not None]
+    forgetting = [value for run in metrics if (value := run["forgetting"]) is not None]
     lost = [losses for run in metrics if (losses := run["forgetting_by_phase"]) is not None]
     return {
         "curve": [_spread(values) for values in accuracies],
@@ -95,12 +95,12 @@ def _results(group: tables.Runs, classifier: str, cell: PublishedCell | None) ->
 def _spectra(analyses: Sequence[Analysis]) -> dict[int, dict[str, Any]]:
     """Return for each phase that was analysed: by split alpha_k in percent (Eq. 3), over the n runs that have it."""
     found: dict[int, dict[str, Any]] = {}
-    for phase in sorted({one["phase"] for one in analyses}):
-        runs = [one for one in analyses if one["phase"] == phase]
-        ks = [k for k in runs[0]["k"] if all(k in one["k"] for one in runs)]
+    for phase in sorted({run["phase"] for run in analyses}):
+        runs = [run for run in analyses if run["phase"] == phase]
+        ks = [k for k in runs[0]["k"] if all(k in run["k"] for run in runs)]
         found[phase] = {"n": len(runs), "k": ks}
         for split in SPLITS:
-            shares = [[100 * one[split]["raw"]["alpha_mean"][one["k"].index(k)] for one in runs] for k in ks]
+            shares = [[100 * run[split]["raw"]["alpha_mean"][run["k"].index(k)] for run in runs] for k in ks]
             found[phase][split] = [_spread(values) for values in shares]
     return found
 

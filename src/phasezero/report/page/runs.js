@@ -118,7 +118,7 @@ function environment() {
     ),
     table("When each run was computed, how long it took, and where the runs differ", columns, [[null, runs]]),
     sideBySide
-      ? make("p", { class: "notes" }, "“time” of a run that went side by side with others: its share of the machine’s.")
+      ? make("p", { class: "notes" }, "“time” of a parallel run is its share of the machine’s time.")
       : "",
   );
 }
