@@ -18,7 +18,7 @@ from phasezero.cli import main as cli
 from phasezero.config import RunConfig
 from phasezero.data.catalog import DATA_SETS
 from phasezero.data.images import ImageData, ImageSplit, Preparation, View
-from phasezero.initial import TERMS
+from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS
 from phasezero.nets import NETWORKS
 from phasezero.presets import preset
@@ -67,7 +67,7 @@ def toy_config() -> Callable[..., RunConfig]:
 @pytest.fixture
 def own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove what a test registers, and the plug-ins that it loads, when it ends."""
-    for registry in (METHODS, TERMS, NETWORKS, DATA_SETS):
+    for registry in (METHODS, STRATEGIES, NETWORKS, DATA_SETS):
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
         monkeypatch.setattr(registry, "summaries", dict(registry.summaries))
     monkeypatch.setattr(plugins, "_files", {})

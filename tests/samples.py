@@ -308,3 +308,7 @@ class StopAfter(Callback):
     def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
         if (phase.index, epoch) == self.at:
             raise StoppedError
+
+    def on_phase_end(self, result: PhaseResult) -> None:
+        if result.phase.index == self.at[0]:  # a phase without epochs; it is not saved yet
+            raise StoppedError

@@ -126,7 +126,7 @@ def test_label() -> None:
         ({"engine": {"devise": "cpu"}}, ["key in engine 'devise'", "did you mean 'device'?"]),
         ({"network": {"name": "resnet19"}}, ["network", "resnet19", "did you mean 'resnet18'"]),
         ({"method": {"name": "lucri"}}, ["method", "lucri", "did you mean 'lucir'"]),
-        ({"initial": [{"name": "cdw"}]}, ["term", "cdw", "did you mean 'cwd'"]),
+        ({"initial": [{"name": "cdw"}]}, ["strategy", "cdw", "did you mean 'cwd'"]),
         ({"protocol": {"selection": "herdin"}}, ["protocol.selection", "did you mean 'herding'"]),
         ({"engine": {"precision": "bf61"}}, ["engine.precision", "did you mean 'bf16'"]),
         ({"initial": [{"name": "cwd", "form": "cod"}]}, ["initial.0.form", "did you mean 'code'"]),

@@ -13,8 +13,9 @@ from phasezero.data.catalog import DATA_SETS
 from phasezero.data.stream import class_order, cut_phases
 from phasezero.errors import UserError
 from phasezero.initial.cwd import ClassWiseDecorrelation
+from phasezero.methods import METHODS
 from phasezero.methods.lucir import Lucir
-from phasezero.presets import build_config, preset, published_presets, renamed, run_name, with_settings, with_terms
+from phasezero.presets import build_config, preset, published_presets, renamed, run_name, with_settings, with_strategies
 from phasezero.registry import Registry
 from phasezero.schedule import Schedule
 
@@ -32,9 +33,13 @@ def test_every_preset_is_complete() -> None:
         assert config.protocol.class_order == data_set.class_order
         phases = cut_phases(data_set.size[0], config.protocol.base, config.protocol.step)
         assert phases[-1].seen == len(class_order(config.protocol.class_order, data_set.size[0]))
-        if config.method.variant not in ("free", "total"):
+        if not METHODS[config.method.name].trains_later:
+            assert config.protocol.memory == "per_class:0"
+        elif config.method.variant not in ("free", "total"):
             assert (config.protocol.memory, config.protocol.selection) == ("per_class:20", "herding")
-        assert config.network.last_relu is (config.method.name not in ("lucir", "aanet", "podnet", "joint"))
+        assert config.network.last_relu is (
+            config.method.name not in ("lucir", "aanet", "podnet", "joint", "ncm", "ridge", "slda")
+        )
         for term in config.initial:
             if term.name == "cwd":  # the published code's form, on unit features
                 assert term == ClassWiseDecorrelation.Options(weight=term.weight, form="code", normalize=True)
@@ -94,7 +99,7 @@ def test_numbers_and_texts_of_any_kind_come_back_from_a_name(key: str, value: ob
     [
         ("lucir/cifar10/b50s10", "unknown data set 'cifar10'; did you mean 'cifar100'"),
         ("lucyr/cifar100/b50s10", "unknown method 'lucyr'; did you mean 'lucir'"),
-        ("lucir+cdw/cifar100/b50s10", "unknown phase-0 term 'cdw'; did you mean 'cwd'"),
+        ("lucir+cdw/cifar100/b50s10", "unknown phase-0 strategy 'cdw'; did you mean 'cwd'"),
         ("lucir-original/glyphs/b50s10", "'lucir-original' is not defined for data 'glyphs'"),
         ("lucir/cifar100", "write METHOD"),
         ("lucir/cifar100/b50", "write METHOD"),
@@ -214,8 +219,8 @@ def test_a_name_has_one_owner() -> None:
 def test_what_goes_with_a_term_goes_with_the_term(data: str) -> None:
     """ImageNet100 with CwD has a phase-0 rate of its own."""
     plain, with_cwd = preset(f"lucir/{data}/b50s10"), preset(f"lucir+cwd/{data}/b50s10")
-    assert with_terms(with_cwd, []) == plain
-    assert with_terms(plain, ["cwd"]) == with_cwd
-    assert with_terms(with_cwd, ["cwd"]) == with_cwd
+    assert with_strategies(with_cwd, []) == plain
+    assert with_strategies(plain, ["cwd"]) == with_cwd
+    assert with_strategies(with_cwd, ["cwd"]) == with_cwd
     for start, terms in ((plain, ["cwd"]), (with_cwd, [])):  # a rate that was set by hand stays
-        assert with_terms(start.override({"training.first.lr": 0.07}), terms).training.first.lr == 0.07
+        assert with_strategies(start.override({"training.first.lr": 0.07}), terms).training.first.lr == 0.07

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from phasezero.config import RunConfig, parse_assignments, parse_term
+from phasezero.config import RunConfig, parse_assignments, parse_strategy
 from phasezero.errors import UserError
 from phasezero.initial.cwd import ClassWiseDecorrelation
 from phasezero.methods.lucir import Lucir
@@ -95,9 +95,9 @@ def test_an_assignment_needs_a_key_and_a_value(text: str) -> None:
 
 
 def test_terms() -> None:
-    assert parse_term("cwd") == ClassWiseDecorrelation.Options()
-    assert parse_term("cwd:0.75") == ClassWiseDecorrelation.Options(weight=0.75)
-    assert parse_term("cwd:1e-3") == ClassWiseDecorrelation.Options(weight=0.001)
+    assert parse_strategy("cwd") == ClassWiseDecorrelation.Options()
+    assert parse_strategy("cwd:0.75") == ClassWiseDecorrelation.Options(weight=0.75)
+    assert parse_strategy("cwd:1e-3") == ClassWiseDecorrelation.Options(weight=0.001)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_terms() -> None:
         ("cwd:much", "must be a number"),
         ("cwd:1:2", "must be a number"),
         ("cdw:1", "did you mean 'cwd'"),
-        ("", "unknown phase-0 term"),
+        ("", "unknown phase-0 strategy"),
         ("cwd:nan", "cwd:nan"),
         ("cwd:inf", "cwd:inf"),
         ("cwd:-1", "cwd:-1"),
@@ -115,7 +115,7 @@ def test_terms() -> None:
 )
 def test_a_wrong_term_is_refused(text: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        parse_term(text)
+        parse_strategy(text)
 
 
 @pytest.mark.parametrize(

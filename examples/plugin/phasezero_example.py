@@ -22,8 +22,8 @@ from phasezero import (
     Phase,
     Recipe,
     Schedule,
+    StrategyOptions,
     Term,
-    TermOptions,
     Training,
     register_data,
     register_initial,
@@ -55,7 +55,7 @@ class Distil(Method):
 @register_initial("spread", "features of a batch lie far apart")
 class Spread(Term):
     @dataclass(frozen=True)
-    class Options(TermOptions):
+    class Options(StrategyOptions):
         name: str = "spread"
         weight: float = 0.1
 

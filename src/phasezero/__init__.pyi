@@ -9,7 +9,12 @@ from phasezero.data.images import ImageData as ImageData, View as View
 from phasezero.data.stream import Phase as Phase
 from phasezero.engine.callbacks import Callback as Callback
 from phasezero.errors import UserError as UserError
-from phasezero.initial.base import Term as Term, TermOptions as TermOptions, register_initial as register_initial
+from phasezero.initial.base import (
+    Strategy as Strategy,
+    StrategyOptions as StrategyOptions,
+    Term as Term,
+    register_initial as register_initial,
+)
 from phasezero.initial.cwd import class_wise_decorrelation as class_wise_decorrelation
 from phasezero.initial.decov import decov as decov
 from phasezero.initial.mimic import oracle_mimicry as oracle_mimicry

@@ -35,12 +35,12 @@ def registered() -> dict[str, dict[str, str]]:
 def from_registries() -> dict[str, dict[str, str]]:
     """Return the same from the registries."""
     from phasezero.data.catalog import DATA_SETS
-    from phasezero.initial import TERMS
+    from phasezero.initial import STRATEGIES
     from phasezero.methods import METHODS
     from phasezero.nets import NETWORKS
     from phasezero.presets import method_names
 
-    registries: dict[str, Any] = {"methods": METHODS, "initial": TERMS, "data": DATA_SETS, "networks": NETWORKS}
+    registries: dict[str, Any] = {"methods": METHODS, "initial": STRATEGIES, "data": DATA_SETS, "networks": NETWORKS}
     found = {kind: {name: registry.summaries[name] for name in registry} for kind, registry in registries.items()}
     variants = {name: f"a variant of {method}" for method in METHODS for name in method_names(method)[1:]}
     return {**found, "methods": dict(sorted({**found["methods"], **variants}.items()))}

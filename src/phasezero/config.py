@@ -19,7 +19,7 @@ from typing import Any, Literal
 import yaml
 
 from phasezero.errors import UserError, unknown
-from phasezero.initial import TERMS, TermOptions
+from phasezero.initial import STRATEGIES, StrategyOptions
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS, MethodOptions
 from phasezero.methods.lucir import Lucir
@@ -90,7 +90,7 @@ class RunConfig:
     protocol: Protocol = Protocol()
     network: Network = Network()
     method: MethodOptions = field(default_factory=lambda: Lucir.Options())
-    initial: tuple[TermOptions, ...] = ()
+    initial: tuple[StrategyOptions, ...] = ()
     training: Training = Training()
     engine: Engine = Engine()
 
@@ -109,7 +109,7 @@ class RunConfig:
 
     @property
     def label(self) -> str:
-        """Return the method, its variant and its phase-0 terms: `lucir+cwd`."""
+        """Return the method, its variant and its phase-0 strategies: `lucir+cwd`."""
         return "+".join([self.method_name, *(term.name for term in self.initial)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def complete(config: Mapping[str, Any]) -> dict[str, Any]:
     if "method" in config:
         sections["method"] = _complete(config["method"], METHODS)
     if "initial" in config:
-        sections["initial"] = [_complete(term, TERMS) for term in config["initial"]]
+        sections["initial"] = [_complete(term, STRATEGIES) for term in config["initial"]]
     return sections
 
 
@@ -210,10 +210,10 @@ def parse_assignments(texts: list[str]) -> dict[str, Any]:
     return assignments
 
 
-def parse_term(text: str) -> TermOptions:
+def parse_strategy(text: str) -> StrategyOptions:
     """Parse `cwd:0.5`, or `cwd` for the term's default weight."""
     name, colon, weight = text.partition(":")
-    options = TERMS[name].Options
+    options = STRATEGIES[name].Options
     if not colon:
         return options(name=name)
     try:
@@ -264,8 +264,8 @@ def _build(kind: type, values: Any, where: str) -> Any:
     """Build a dataclass from a mapping; for a base class of options, that of the method or term it names."""
     if not isinstance(values, Mapping):
         raise UserError(f"{where or 'configuration'}: a mapping is expected, got {values!r}")
-    if kind is MethodOptions or kind is TermOptions:
-        registry: Any = METHODS if kind is MethodOptions else TERMS
+    if kind is MethodOptions or kind is StrategyOptions:
+        registry: Any = METHODS if kind is MethodOptions else STRATEGIES
         if "name" not in values:
             raise UserError(f"{where}: a name is needed, one of {', '.join(registry)}")
         entry = registry[_convert(str, values["name"], f"{where}.name")]

@@ -97,8 +97,8 @@ def label_among(own: Mapping[str, Any], everybody: Sequence[Mapping[str, Any]]) 
     return f"{own['name']} ({', '.join(apart)})" if apart else str(own["name"])
 
 
-def terms_of(made: Record | Analysis) -> list[str]:
-    """Return the names of the phase-0 terms."""
+def strategies_of(made: Record | Analysis) -> list[str]:
+    """Return the names of the phase-0 strategies."""
     return [term["name"] for term in made["config"]["initial"]]
 
 

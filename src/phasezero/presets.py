@@ -1,7 +1,7 @@
-"""Presets: complete configurations by name, `METHOD[-VARIANT][+TERM[:WEIGHT]]/DATA/bBsS[rR][,KEY=VALUE]`.
+"""Presets: complete configurations by name, `METHOD[-VARIANT][+STRATEGY[:WEIGHT]]/DATA/bBsS[rR][,KEY=VALUE]`.
 
 A preset starts from the usual training on a data set and adds the settings that the authors of the method and of the
-phase-0 terms published (`published`). The name of every run is itself a preset:
+phase-0 strategies published (`published`). The name of every run is itself a preset:
 `lucir/cifar100/b50s10,epochs=20,method.imprint=true`.
 """
 
@@ -17,13 +17,13 @@ from typing import Any
 
 import yaml
 
-from phasezero.config import Engine, Network, Protocol, RunConfig, leaves, load_yaml, parse_assignments, parse_term
+from phasezero.config import Engine, Network, Protocol, RunConfig, leaves, load_yaml, parse_assignments, parse_strategy
 from phasezero.data.catalog import DATA_SETS, family_of, find_data_set
 from phasezero.errors import UserError, unknown
-from phasezero.initial import TERMS
+from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS
 
-SYNTAX = "METHOD[+TERM[:WEIGHT]]/DATA/bBsS, such as lucir+cwd/cifar100/b50s10"
+SYNTAX = "METHOD[+STRATEGY[:WEIGHT]]/DATA/bBsS, such as lucir+cwd/cifar100/b50s10"
 _SIZES = r"b([0-9]{1,9})s([0-9]{1,9})(?:r([0-9]{1,9}))?|sizes([0-9]{1,9}(?:-[0-9]{1,9})*)"
 _SETTING = r",(?=[a-z_0-9.]+=)"  # a comma within a list does not separate
 _NAME = re.compile(rf"([^/]*)/(.+?)/(?:{_SIZES})(?:{_SETTING}(.+))?")
@@ -76,9 +76,9 @@ def _assemble(method: str, data: str, initial: Sequence[str], base: int | None, 
         settings |= {**published.get("*", {}), **published.get(family, {})}
     terms = []
     for text in initial:
-        term = parse_term(text)
+        term = parse_strategy(text)
         for key in (family, f"{plain}/{family}", f"{method}/{family}"):
-            settings |= TERMS[term.name].published.get(key, {})
+            settings |= STRATEGIES[term.name].published.get(key, {})
         weight = settings.pop("weight", term.weight)
         terms.append(term if ":" in text else replace(term, weight=weight))
     base = (recipe.base or 0) if base is None else base
@@ -101,10 +101,10 @@ def usual_config(config: RunConfig, terms: Sequence[str] | None = None) -> RunCo
     return replace(usual, protocol=replace(usual.protocol, phase_sizes=protocol.phase_sizes))
 
 
-def with_terms(config: RunConfig, texts: Sequence[str]) -> RunConfig:
-    """Replace the phase-0 terms. A term without a weight gets the published weight.
+def with_strategies(config: RunConfig, texts: Sequence[str]) -> RunConfig:
+    """Replace the phase-0 strategies. A strategy without a weight gets the published weight.
 
-    Settings published with a term are added and removed with it. Settings made by hand stay.
+    Settings published with a strategy are added and removed with it. Settings made by hand stay.
     """
     before, after = usual_config(config, [term.label for term in config.initial]), usual_config(config, texts)
     now, old, new = (dict(leaves(replace(one, initial=()).to_dict())) for one in (config, before, after))
@@ -213,7 +213,7 @@ def published_presets() -> Iterator[str]:
         recipe = DATA_SETS[data].recipe
         for method in (name for known in METHODS for name in method_names(known)):
             if has_variant(*split_method(method), family_of(data)):
-                for label in (method, *(f"{method}+{term}" for term in TERMS)):
+                for label in (method, *(f"{method}+{term}" for term in STRATEGIES)):
                     yield from (f"{label}/{data}/b{recipe.base}s{step}" for step in recipe.steps)
 
 
@@ -237,7 +237,7 @@ def choose_configs(
             raise UserError("--data and --method replace a preset; leave them out, or the preset (or --config)")
         configs = [load_yaml(config_file)] if config_file else [preset(name) for name in presets]
         if initial:
-            configs = [with_terms(config, terms) for config in configs]
+            configs = [with_strategies(config, terms) for config in configs]
     else:
         listed = bool(assignments.get("protocol.phase_sizes"))  # they replace B and S
         base, step = ((1 if listed else assignments.get(f"protocol.{key}")) for key in ("base", "step"))

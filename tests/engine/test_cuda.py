@@ -13,10 +13,10 @@ from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.engine import stage, step
 from phasezero.engine.stage import PendingNumber
-from phasezero.initial import TERMS
+from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS
 from phasezero.methods.base import both_phases
-from phasezero.presets import build_config, with_terms
+from phasezero.presets import build_config, with_strategies
 from phasezero.runs.session import run_all
 from samples import train
 
@@ -102,11 +102,11 @@ def test_compiled_follows_captured(method: str, toy_data: ImageData, monkeypatch
     assert losses(small(method, "fp32", "compiled"), toy_data)[:5] == pytest.approx(captured[:5], rel=0.02)
 
 
-@pytest.mark.parametrize("term", list(TERMS))
+@pytest.mark.parametrize("term", list(STRATEGIES))
 def test_every_term_compiles(term: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mimic's oracle is trained within the run, and so compiled itself."""
     monkeypatch.setattr(stage, "COMPILATION_PAYS", 0)
-    captured, compiled = (with_terms(small("lucir", "fp32", one), [term]) for one in ("captured", "compiled"))
+    captured, compiled = (with_strategies(small("lucir", "fp32", one), [term]) for one in ("captured", "compiled"))
     expected = losses(captured, toy_data)
     assert losses(compiled, toy_data)[:5] == pytest.approx(expected[:5], rel=0.02)
 

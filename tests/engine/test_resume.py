@@ -48,6 +48,36 @@ def test_a_stopped_run_continues_to_the_same_record(
     assert list(checkpoint.parent.iterdir()) == [checkpoint]
 
 
+@pytest.mark.parametrize(("seconds", "saved"), [(0.0, [0, 1, 2]), (1e9, [0, 2])])
+def test_a_large_state_is_saved_at_intervals_and_at_the_end(
+    seconds: float,
+    saved: list[int],
+    toy_config: Make,
+    toy_data: ImageData,
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen, save = list[int](), resume.save_checkpoint
+
+    def watched(path: Path, trainer: Trainer, trained: Any) -> None:
+        seen.append(trained.phases[-1]["phase"])
+        save(path, trainer, trained)
+
+    monkeypatch.setattr(resume, "save_checkpoint", watched)
+    monkeypatch.setattr(resume, "LARGE_STATE", 0)
+    monkeypatch.setattr(resume, "SAVE_EVERY", seconds)
+    config = toy_config()
+    whole = train(config, data=toy_data, checkpoint=checkpoint)
+    assert seen == saved
+    checkpoint.unlink()
+    with pytest.raises(StoppedError):
+        train(config, data=toy_data, callback=StopAfter(2), checkpoint=checkpoint)
+    diary = Diary()
+    resumed = train(config, data=toy_data, callback=diary, checkpoint=checkpoint)
+    assert {phase for phase, _, _ in diary.epochs} == ({1, 2} if seconds else {2})
+    assert comparable_part(resumed) == comparable_part(whole)
+
+
 def test_a_run_killed_between_two_checkpoints_keeps_every_phase(
     toy_config: Make, toy_data: ImageData, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,7 @@ def program_of(
     schedule = Schedule(lr=0.5, **{key: settings.pop(key) for key in ("momentum", "weight_decay") if key in settings})
     summed = [id(parameter) for parameter in settings.get("accumulate", ())]
     parameters = [parameter for parameter in model.parameters() if id(parameter) not in summed]
-    return StepProgram(model, teacher, loss, Stage("train", schedule, loss, parameters, **settings), ToySource(), CPU)
+    return StepProgram(model, teacher, Stage("train", schedule, loss, parameters, **settings), ToySource(), CPU)
 
 
 @pytest.mark.parametrize("clamp", [None, 0.01])

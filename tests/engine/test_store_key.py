@@ -23,7 +23,7 @@ from phasezero.data.images import ImageData, ImageSplit
 from phasezero.engine import store
 from phasezero.engine.device import environment
 from phasezero.engine.store import phase_zero_key, phase_zero_of
-from phasezero.engine.trainer import Trainer
+from phasezero.engine.trainer import Trainer, trained_state
 from phasezero.methods import METHODS, Method
 from phasezero.presets import preset
 from phasezero.schedule import Schedule
@@ -68,7 +68,8 @@ def test_methods_share_where_they_say_so(toy_config: Make, toy_data: ImageData) 
 
 
 # The first phase, the processor and images in memory stay the same.
-WITHOUT_EFFECT = {"protocol.step", "protocol.phase_sizes", "engine.device", "engine.photos", "engine.loss_limit"}
+WITHOUT_EFFECT = {f"protocol.{name}" for name in ("step", "phase_sizes", "selection")}
+WITHOUT_EFFECT |= {"engine.device", "engine.photos", "engine.loss_limit"}
 NOT_TRIED = {"name", "method.name", "method.variant", "protocol.data", "engine.engine", "initial.0.name"}
 OTHERS = {
     "protocol.base": 2,
@@ -96,16 +97,20 @@ def test_every_field_counts_unless_it_is_known_not_to_matter(
             if key_of(config.override({field: other}), toy_data) == here:
                 same.add(field)
     later = {f"training.later.{one.name}" for one in fields(Schedule)}
-    assert same == {*WITHOUT_EFFECT, *later, *(f"method.{option}" for option in later_options(config.method.name))}
+    memory = set() if METHODS[config.method.name].memory_in_phase_zero else {"protocol.memory"}
+    assert same == {
+        *WITHOUT_EFFECT,
+        *memory,
+        *later,
+        *(f"method.{option}" for option in later_options(config.method.name)),
+    }
 
 
 def trained_phase_zero(config: RunConfig, data: ImageData) -> dict[str, Any]:
-    """Train phase 0 and return everything that a store keeps of it."""
+    """Train phase 0 and return everything that another run takes from a store."""
     trainer = Trainer(config, data)
-    result = next(trainer.run())
-    record = {key: value for key, value in result.record.items() if key != "seconds"}
-    exemplars = {f"exemplars {place}": one for place, one in enumerate(trainer.memory.by_class)}
-    return {**trainer.model.state_dict(), **exemplars, "record": record}
+    record = next(trainer.run()).record
+    return {**trained_state(trainer.model), "losses": [record["loss"], record["train_images"]]}
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from phasezero.data.stream import Phase
-from phasezero.initial import TERMS
+from phasezero.initial import STRATEGIES
 from phasezero.initial.decov import decov
 from phasezero.initial.sdc import structured_decorrelation
 from phasezero.presets import preset
@@ -128,7 +128,7 @@ def test_the_terms(normalize: bool) -> None:
         ("sdc", {"groups": 2}, slow_sdc(features, [[0, 1, 2], [3, 4, 5]], normalize)),
         ("sdc", {"groups": 2, "grouping": "interleaved"}, slow_sdc(features, [[0, 2, 4], [1, 3, 5]], normalize)),
     ):
-        term = TERMS[name](TERMS[name].Options(weight=3.0, normalize=normalize, **options), Phase(0, 0, 8))
+        term = STRATEGIES[name](STRATEGIES[name].Options(weight=3.0, normalize=normalize, **options), Phase(0, 0, 8))
         assert term(batch_of(features, [0, 1, 2, 3] * 5)).item() == pytest.approx(
             expected.item(), rel=1e-10
         )  # without the weight

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from phasezero.data.stream import Phase
-from phasezero.initial import TERMS
+from phasezero.initial import STRATEGIES
 from phasezero.initial.cwd import class_wise_decorrelation
 from slow import batch_of, is_zero_with_gradient, normal
 
@@ -272,7 +272,7 @@ def test_no_shape_depends_on_data(form: str, normalize: bool) -> None:
 @all_forms
 def test_the_term_divides_by_the_classes_of_phase_0(form: str) -> None:
     features, labels = normal(20, 5), torch.arange(20) % 4
-    term_class = TERMS["cwd"]
+    term_class = STRATEGIES["cwd"]
     term = term_class(term_class.Options(weight=3.0, form=form, normalize=True), Phase(0, 0, 8))
     expected = slow_loss(features, labels, form, True, num_classes=8)
     found = term(batch_of(features, labels.tolist()))

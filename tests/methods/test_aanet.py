@@ -123,7 +123,7 @@ class Levels:
         assert self.train.each_epoch is not None
         self.second, self.backbone = self.train.each_epoch, self.model.backbone
         self.programs = {
-            stage.name: StepProgram(self.model, self.teacher, stage.loss, stage, ToySource(), torch.device("cpu"))
+            stage.name: StepProgram(self.model, self.teacher, stage, ToySource(), torch.device("cpu"))
             for stage in (self.train, self.second)
         }
 

@@ -221,7 +221,7 @@ def bias_stage(method: Bic, model: IncrementalModel, images: int, schedule: Sche
 def run_stage(stage: Stage, model: IncrementalModel, data: Clusters, images: int, seed: int = 0) -> list[float]:
     """Train the stage on the first images; return the mean loss of each epoch."""
     device = Device.choose(Engine(device="cpu"))
-    stage_pass = StagePass(stage, stage.loss, model, None, data, torch.arange(images), device, View("pad"))
+    stage_pass = StagePass(stage, model, None, data, torch.arange(images), device, View("pad"))
     rng = torch.Generator().manual_seed(seed)
     return [float(stage_pass.epoch(epoch, rng)) for epoch in range(stage.schedule.epochs)]
 

@@ -20,7 +20,7 @@ from phasezero.engine.oracle import TrainedOracle
 from phasezero.engine.stage import StagePass
 from phasezero.engine.step import StepProgram
 from phasezero.engine.trainer import Trainer
-from phasezero.initial import TERMS, Term
+from phasezero.initial import STRATEGIES, Strategy
 from phasezero.methods import METHODS
 from phasezero.methods.base import both_phases
 from phasezero.methods.stage import Batch, Loss
@@ -48,27 +48,33 @@ def small(name: str, *terms: str, sizes: tuple[int, ...] = (4, 2), epochs: int =
 
 
 @every_name
-def test_terms_act_in_phase_0_only(name: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run with all terms at once calls each of them in every step of phase 0 and never again."""
-    highest: dict[str, list[int]] = {key: [] for key in TERMS}
-    for key in TERMS:
+def test_strategies_act_in_phase_0_only(name: str, toy_data: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with all strategies at once uses each of them in every step of phase 0 and never again."""
+    highest: dict[str, list[int]] = {key: [] for key in STRATEGIES}
+    for key in STRATEGIES:
 
-        def watched(term: Term, batch: Batch, key: str = key, call: Any = TERMS[key].__call__) -> Tensor:
+        def watched(part: Strategy, inner: Loss, batch: Batch, numbers: Tensor, key: str = key) -> Tensor:
             highest[key].append(int(batch.labels.max()))
-            return call(term, batch)
+            return original[key](part, inner, batch, numbers)
 
-        monkeypatch.setattr(TERMS[key], "__call__", watched)
-    record = train(small(name, *TERMS), data=toy_data)
+        monkeypatch.setattr(STRATEGIES[key], "compute_loss", watched)
+    record = train(small(name, *STRATEGIES), data=toy_data)
     assert [phase["seen_classes"] for phase in record["phases"]] == [4, 6]
-    assert [term.partition(":")[0] for term in record["initial"]] == list(TERMS)
-    for seen in highest.values():
-        assert len(seen) == 4  # batches of 16 of phase 0's 56 images (BiC: 52)
-        assert max(seen) == 3
+    assert [term.partition(":")[0] for term in record["initial"]] == list(STRATEGIES)
+    mixing = 1
+    for key in sorted(STRATEGIES, key=lambda key: STRATEGIES[key].rank):
+        runs = 1 if key == "self_distillation" else 2  # the teacher's training has all others
+        assert len(highest[key]) == 4 * runs * mixing  # batches of 16 of phase 0's 56 images (BiC: 52)
+        assert max(highest[key]) == 3
+        mixing *= 2 if STRATEGIES[key].rank == 1 else 1  # a mixture has two labels
+
+
+original = {key: STRATEGIES[key].compute_loss for key in STRATEGIES}
 
 
 @every_name
 def test_every_term_changes_phase_0(name: str, toy_data: ImageData) -> None:
-    choices = [(), *((term,) for term in TERMS)]
+    choices = [(), *((term,) for term in STRATEGIES)]
     losses = [train(small(name, *terms, sizes=(4,)), data=toy_data)["phases"][0]["loss"]["train"] for terms in choices]
     assert len(set(map(tuple, losses))) == len(choices)
 
@@ -106,21 +112,22 @@ def test_losses_can_be_captured(name: str, toy_data: ImageData, monkeypatch: pyt
     stages: list[str] = []
     original = StagePass.__init__
 
-    def init(self: StagePass, stage: Any, loss: Loss, *rest: Any) -> None:
-        original(self, stage, loss, *rest)
+    def init(self: StagePass, stage: Any, *rest: Any) -> None:
+        original(self, stage, *rest)
         stages.append(stage.name)
-        without_values(loss, self)
+        without_values(self)
 
     monkeypatch.setattr(StagePass, "__init__", init)
-    config = small(name, *TERMS)
+    config = small(name, *STRATEGIES)
     list(Trainer(config, toy_data, provider=TrainedOracle(config, toy_data)).run())
-    assert stages.count("train") == 3  # the oracle and two phases
+    # The teacher of self-distillation, its oracle and the run's, and the phases.
+    assert stages.count("train") == 3 + (2 if METHODS[config.method.name].trains_later else 1)
 
 
-def without_values(loss: Loss, stage_pass: StagePass) -> None:
-    program = stage_pass.program
-    (plan, *_) = stage_pass.source.train_batches(stage_pass.indices, 8, torch.Generator())
-    images, labels = stage_pass.source.prepare(plan)
+def without_values(stage_pass: StagePass) -> None:
+    program, loss = stage_pass.program, stage_pass.stage.loss
+    (plan, *_) = stage_pass.batches(torch.Generator())
+    images, labels, numbers = program.prepare(plan)
     with torch.no_grad():
         output = program.model(images)
         teacher = program.teacher(images) if program.teacher is not None else None
@@ -132,7 +139,10 @@ def without_values(loss: Loss, stage_pass: StagePass) -> None:
             return Output(*first, tuple(mode.from_tensor(one.detach()).requires_grad_(trains) for one in maps))
 
         old = fake(teacher, trains=False) if teacher is not None else None
-        value = loss(Batch(mode.from_tensor(images), mode.from_tensor(labels), fake(output, trains=True), old))
+        drawn = mode.from_tensor(numbers)
+        if program.strategies is not None:
+            program.strategies.transform(mode.from_tensor(stage_pass.source.prepare(plan[:-1])[0]), drawn)
+        value = loss(Batch(mode.from_tensor(images), mode.from_tensor(labels), fake(output, trains=True), old, drawn))
         assert value.shape == ()
         value.backward()
 

@@ -187,7 +187,7 @@ def moved_by(stage: Stage, model: IncrementalModel, images: ToyImages) -> set[st
     for parameter in model.parameters():
         parameter.requires_grad_(id(parameter) in chosen)
     model.train(stage.batch_statistics)
-    program = StepProgram(model, model.teacher_copy(), stage.loss, stage, images, torch.device("cpu"))
+    program = StepProgram(model, model.teacher_copy(), stage, images, torch.device("cpu"))
     for i in range(4):
         program.run((torch.arange(16).roll(i)[:12],))
     assert math.isfinite(program.loss_sum.item())

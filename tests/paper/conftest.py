@@ -12,7 +12,7 @@ from torch import Tensor
 from phasezero.config import RunConfig
 from phasezero.data.catalog import DATA_SETS, load_data, register_data
 from phasezero.data.images import ImageData
-from phasezero.initial import TERMS, Term, register_initial
+from phasezero.initial import STRATEGIES, Term, register_initial
 from phasezero.methods import METHODS, Method, register_method
 from phasezero.methods.stage import Batch
 from phasezero.presets import preset
@@ -68,5 +68,5 @@ def plug_ins() -> Iterator[None]:
 
     register_data("my-data", recipe=DATA_SETS["glyphs"].recipe)(lambda root, argument: load_data("glyphs"))
     yield
-    for registry, name in ((METHODS, "mine"), (TERMS, "my-term"), (DATA_SETS, "my-data")):
+    for registry, name in ((METHODS, "mine"), (STRATEGIES, "my-term"), (DATA_SETS, "my-data")):
         registry._entries.pop(name)

@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 
 from phasezero.config import complete
 from phasezero.errors import UserError
-from phasezero.identity import Group, cwd_weight, differing, group_analyses, label_among, settings_of, terms_of
+from phasezero.identity import Group, cwd_weight, differing, group_analyses, label_among, settings_of, strategies_of
 from phasezero.records.analysis import Analysis, Form, Split, floors, shared_classes
 from phasezero.records.jsonfile import write_json
 from phasezero.records.metrics import mean_and_deviation
@@ -202,9 +202,9 @@ def statements(groups: Models) -> Iterator[tuple[Claim, Models]]:
     yield from (("more information", pair) for pair in by_eta)
     # Without and with a term, and the oracle: the model of the same data that had most classes at once and no term,
     # all that the two ever see and more than they began with.
-    for other in (group for group in groups if terms_of(group.first)):
+    for other in (group for group in groups if strategies_of(group.first)):
         data = [group for group in groups if group.first["data"]["name"] == other.first["data"]["name"]]
-        plain = [group for group in data if not terms_of(group.first)]
+        plain = [group for group in data if not strategies_of(group.first)]
         oracle = max(plain, key=lambda group: _at_once(group.first), default=other)
         sizes, method, at_once = other.first["phase_sizes"], other.first["method"], _at_once(oracle.first)
         if sizes[0] < at_once and sum(sizes) <= at_once:
@@ -218,9 +218,9 @@ def lines_over_eta(groups: Models) -> dict[str, Models]:
     A model without CwD belongs to every line with otherwise equal settings. If no line has equal settings, it belongs
     to those of its method, data and network: the published LUCIR with CwD on ImageNet100 has another learning rate.
     """
-    lines = _families([group for group in groups if terms_of(group.first) == ["cwd"]], all_but_eta)
+    lines = _families([group for group in groups if strategies_of(group.first) == ["cwd"]], all_but_eta)
     alone: Models = []
-    for group in (group for group in groups if not terms_of(group.first)):
+    for group in (group for group in groups if not strategies_of(group.first)):
         own, model = all_but_eta(group.first), ("name", "protocol.data", "network.name", "classes")
         alike = [line for line in lines if own.items() <= all_but_eta(line[0].first).items()]
         near = [line for line in lines if all(own[key] == all_but_eta(line[0].first)[key] for key in model)]

@@ -166,9 +166,9 @@ class Suite:
         current, by_class = trainer.stream.phases[phase], trainer.train_by_class
         schedule = self.config.training.later if phase else self.config.training.first
         stage = trainer.method.stages(trainer.model, current, schedule)[0]
-        loss = trainer.with_initial_terms(stage.loss, current) if terms else stage.loss
+        strategies = trainer.strategies(current) if terms else None
         kept = [indices[:EXEMPLARS] for indices in by_class[: current.old]]
-        return trainer.make_pass(stage, loss, torch.cat([*kept, *by_class[current.old : current.seen]]))
+        return trainer.make_pass(stage, torch.cat([*kept, *by_class[current.old : current.seen]]), strategies)
 
     def stepper(self, phase: int, number: int = 0, *, terms: bool = True) -> Callable[[], None]:
         """Return a function that trains one step, on the streams of that number."""
@@ -241,8 +241,8 @@ def random_images(images_per_class: int) -> ImageData:
 
 def full_batches(stage: StagePass) -> Iterator[BatchPlan]:
     """Yield the full batches of an epoch, again and again."""
-    plans = stage.source.train_batches(stage.indices, BATCH, torch.Generator().manual_seed(0), stage.view)
-    return itertools.cycle(plan for plan in plans if plan[0].shape[1] == BATCH)
+    plans = stage.batches(torch.Generator().manual_seed(0))
+    return itertools.cycle(plan for plan in plans if plan[0].shape[-1] == BATCH)
 
 
 def bench_config(network: str, settings: dict[str, Any]) -> RunConfig:

@@ -18,7 +18,7 @@ def run(
     data: Annotated[str | None, typer.Option(help="Data set: glyphs, cifar100, folder:PATH, ...")] = None,
     method: Annotated[str | None, typer.Option(help="Method; see phasezero list.")] = None,
     initial: Annotated[
-        list[str] | None, typer.Option(help="Phase-0 term and weight, such as cwd:0.5, or none. Repeatable.")
+        list[str] | None, typer.Option(help="Phase-0 strategy: augment, cwd:0.5, ... or none. Repeatable.")
     ] = None,
     base: Annotated[int | None, typer.Option(help="B: number of classes in phase 0.")] = None,
     step: Annotated[int | None, typer.Option(help="S: number of classes in each later phase.")] = None,

@@ -57,6 +57,10 @@ class ImageSource(ABC):
         """Turn pixels [n, H, W, C] into (x / 255 - mean) / std as float32 [n, C, H, W], by one multiply-add."""
         return torch.addcmul(self.shift, images.float(), self.scale).permute(0, 3, 1, 2)
 
+    def pixels(self, images: Tensor) -> Tensor:
+        """Turn normalised images into pixels from 0 to 255, whole numbers as they were before."""
+        return ((images - self.shift[:, None, None]) / self.scale[:, None, None]).round()
+
     def slices(self, batch_size: int, *parts: Tensor) -> BatchPlans:
         """Move an epoch's tensors [..., n] to the device at once; each batch plan is a slice of them."""
         return zip(*(_send(part, self.device).split(batch_size, dim=-1) for part in parts), strict=True)

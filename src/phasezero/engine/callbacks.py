@@ -75,10 +75,10 @@ class CallbackList(ForwardingCallback):
 
 
 class OracleCallback(Callback):
-    """Forward the epochs of an oracle that a run trains in phase 0, whose images the run did not announce."""
+    """Forward the epochs of an oracle or a teacher that a run trains first, whose images the run did not announce."""
 
-    def __init__(self, callback: Callback) -> None:
-        self.callback = callback
+    def __init__(self, callback: Callback, model: str = "oracle") -> None:
+        self.callback, self.model = callback, model
 
     def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
-        self.callback.on_epoch_end(phase, f"oracle {stage}", epoch, epochs, loss, 0)
+        self.callback.on_epoch_end(phase, f"{self.model} {stage}", epoch, epochs, loss, 0)

@@ -7,6 +7,7 @@ because random numbers are derived from names (seeding.py) and each phase starts
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,10 @@ def phase_checkpoint(checkpoint: Path, phase: int | str) -> Path:
     return checkpoint.with_name(f"{checkpoint.stem}-phase{phase}{checkpoint.suffix}")
 
 
-def save_checkpoint(path: Path, trainer: Trainer, trained: Trained) -> None:
-    """Write the state after the last finished phase."""
-    tensors = {f"model.{name}": tensor.contiguous() for name, tensor in trainer.model.state_dict().items()}
+def save_checkpoint(path: Path, trainer: Trainer, trained: Trained, state: Mapping[str, Tensor] | None = None) -> None:
+    """Write the state after the last finished phase; `state` replaces the model's state."""
+    state = trainer.model.state_dict() if state is None else state
+    tensors = {f"model.{name}": tensor.contiguous() for name, tensor in state.items()}
     tensors |= {f"exemplars.{position}": kept for position, kept in enumerate(trainer.memory.by_class)}
     images = trainer.images_hash(len(trained.phases))
     facts = {"config": trainer.config.to_dict(), **vars(trained), "images": images}

@@ -43,6 +43,17 @@ class TrainedOracle:
             trainer.model.head.grow(classes, torch.Generator())
         return trainer.model.teacher_copy()
 
+    def phase_zero(self, without: str) -> IncrementalModel:
+        """Return the frozen model of this run's phase 0 without a strategy."""
+        initial = tuple(one for one in self.config.initial if one.name != without)
+        config = replace(self.config, name=f"teacher/{self.config.protocol.data}", initial=initial)
+        callback = OracleCallback(self.callback, "teacher") if self.callback else None
+        trainer = Trainer(config, self.data, callback, replace(self, config=config))
+        train_phases(trainer, Saving(store=self.store, phases=1))
+        teacher = trainer.model.teacher_copy()
+        teacher.head.train()  # the head that phase 0 trained: a frozen method has another classifier in evaluation
+        return teacher
+
     def _load_backbone(self, path: str, model: IncrementalModel) -> None:
         """Load the backbone of a checkpoint; raise UserError for another network, other data or other classes."""
         saved = load_checkpoint(Path(path))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,10 @@ from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.records.run import PhaseRecord
 
+LARGE_STATE = 64 * 2**20
+"""Bytes of a model above which a phase is saved only if the last save was SAVE_EVERY seconds ago. A ridge classifier
+has half a gigabyte, and its phases take a fraction of a second on a GPU."""
+SAVE_EVERY = 30.0
 TEACHER_TAKES = 2  # time per image relative to phase 0: a generous guess for most methods
 
 
@@ -28,6 +34,8 @@ class Saving:
     """Whether the state after each phase is also kept, in its own file next to the checkpoint."""
     deadline: Deadline | None = None
     """The run stops (OutOfTimeError) after a phase if the next phase would not be finished in time."""
+    phases: int | None = None
+    """How many phases to train; None for all."""
 
 
 def train_phases(trainer: Trainer, saving: Saving) -> Trained:
@@ -35,17 +43,22 @@ def train_phases(trainer: Trainer, saving: Saving) -> Trained:
     clock, checkpoint = time.perf_counter(), saving.checkpoint
     store = PhaseZeroStore(saving.store) if saving.store is not None else None
     phases: list[PhaseRecord] = []
-    reused, key = False, ""
+    reused, key, last_save = False, "", -math.inf
 
     def save(seconds: float) -> None:
         """Save the last finished phase; raise OutOfTimeError if the next phase would not be finished in time."""
-        if checkpoint is not None:
+        nonlocal last_save
+        more, deadline = len(phases) < len(trainer.stream.phases), saving.deadline
+        stops = more and deadline is not None and not deadline.allows(_next_phase(trainer, phases[-1]))
+        size = sum(tensor.nbytes for tensor in trainer.model.state_dict().values())
+        due = size <= LARGE_STATE or time.monotonic() - last_save >= SAVE_EVERY
+        if checkpoint is not None and (due or stops or not more or saving.keep_phases):
             # The checkpoint comes last: a run killed between the two writes trains this phase again, and keeps it.
             kept = [phase_checkpoint(checkpoint, len(phases) - 1)] if saving.keep_phases else []
             for path in (*kept, checkpoint):
                 save_checkpoint(path, trainer, Trained(phases, seconds, reused))
-        more, deadline = len(phases) < len(trainer.stream.phases), saving.deadline
-        if more and deadline is not None and not deadline.allows(_next_phase(trainer, phases[-1])):
+            last_save = time.monotonic()
+        if stops:
             run = f"{trainer.config.name} seed {trainer.config.seed}"
             raise OutOfTimeError(f"{run}: {len(phases)} phases are finished")
 
@@ -61,11 +74,12 @@ def train_phases(trainer: Trainer, saving: Saving) -> Trained:
             found = store.find(key, trainer)
             if found is not None:
                 claim.close()
-                trainer.restore(1, found.model, found.exemplars)
-                phases, reused = list(found.phases), True
+                # Another method or memory rule than the writer's has other exemplars and another classifier.
+                phases, reused = [trainer.reuse_phase_zero(found.model, found.phases[0]).record], True
                 trainer.callback.on_phase_reused(phases[0])
                 save(0.0)
-        for result in trainer.run():
+        left = None if saving.phases is None else saving.phases - len(phases)
+        for result in itertools.islice(trainer.run(), left):
             phases.append(result.record)
             seconds = time.perf_counter() - clock
             if store is not None and key and len(phases) == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from phasezero.data.sources import Photos, choose_photos
 from phasezero.data.stream import ClassStream, make_stream
 from phasezero.engine.device import Device
 from phasezero.errors import UserError
-from phasezero.initial import TERMS
+from phasezero.initial import STRATEGIES
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
 from phasezero.nets import NETWORKS, fits_network
@@ -40,9 +40,9 @@ def check(config: RunConfig, data: ImageData) -> Setup:
     if not fits_network(network, method.network):
         fitting = ", ".join(name for name in NETWORKS if fits_network(name, method.network))
         raise UserError(f"method {config.method.name!r} does not work with network.name={network}; choose {fitting}")
-    for term in config.initial:
-        if term.file and not Path(term.file).is_file():
-            raise UserError(f"initial {term.name}: no such file: {term.file}")
+    for one in config.initial:
+        if one.file and not Path(one.file).is_file():
+            raise UserError(f"initial {one.name}: no such file: {one.file}")
     first = int(sizes[: stream.phases[0].seen].sum())
     device = Device.choose(config.engine, config.training.first.steps(first))
     photos = choose_photos(config.engine.photos, data, device.torch)
@@ -67,16 +67,23 @@ def _check_memory(memory: str, names: Sequence[str], sizes: Sequence[int]) -> No
 def images_by_phase(config: RunConfig, stream: ClassStream, class_sizes: Sequence[int]) -> list[int]:
     """Return images times epochs of each phase's main stage, given the images of each class of the stream."""
     rule = MemoryRule.parse(config.protocol.memory)
-    sees_everything = METHODS[config.method.name].sees_everything
+    method = METHODS[config.method.name]
     totals = []
     for phase in stream.phases:
         quota = rule.quota(phase.old) if phase.old else 0
-        kept = sum(size if sees_everything else min(quota, size) for size in class_sizes[: phase.old])
+        kept = sum(size if method.sees_everything else min(quota, size) for size in class_sizes[: phase.old])
         schedule = config.training.later if phase.index else config.training.first
-        totals.append(schedule.epochs * (sum(class_sizes[phase.old : phase.seen]) + kept))
+        epochs = schedule.epochs if method.trains_later or not phase.index else 0
+        totals.append(epochs * (sum(class_sizes[phase.old : phase.seen]) + kept))
     return totals
 
 
 def trains_an_oracle(config: RunConfig) -> bool:
-    """Tell whether a term needs an oracle and was given no checkpoint of it."""
-    return any(TERMS[term.name].looks_ahead and not term.file for term in config.initial)
+    """Tell whether a strategy needs an oracle and was given no checkpoint of it."""
+    return any(STRATEGIES[one.name].looks_ahead and not one.file for one in config.initial)
+
+
+def teachers_of(config: RunConfig) -> list[RunConfig]:
+    """Return the configurations whose phase 0 must be trained before that of this run."""
+    needing = [one.name for one in config.initial if STRATEGIES[one.name].needs_phase_zero]
+    return [replace(config, initial=tuple(o for o in config.initial if o.name != name)) for name in needing]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,7 +16,8 @@ from phasezero.data.loader import BatchPlan, ImageSource
 from phasezero.engine.device import COMPILATION_PAYS, Device
 from phasezero.engine.step import CapturedStep, StepProgram
 from phasezero.errors import DivergenceError
-from phasezero.methods.stage import Loss, Stage
+from phasezero.initial import Strategies
+from phasezero.methods.stage import Stage
 from phasezero.nets import IncrementalModel
 from phasezero.nets.model import compiled
 
@@ -42,22 +44,26 @@ class PendingNumber:
 
 
 class StagePass:
-    """A stage that is ready to run epochs. `loss` is the stage's own loss plus that of phase-0 terms."""
+    """A stage that is ready to run epochs, with the phase-0 strategies that apply to it."""
 
     def __init__(
         self,
         stage: Stage,
-        loss: Loss,
         model: IncrementalModel,
         teacher: IncrementalModel | None,
         source: ImageSource,
         indices: Tensor,
         device: Device,
         view: View,
+        strategies: Strategies | None = None,
     ) -> None:
+        self.strategies = strategies
+        if strategies is not None:
+            parameters = [*stage.parameters, *strategies.parameters]
+            stage = replace(stage, loss=strategies.around(stage.loss), parameters=parameters)
         self.stage, self.model, self.source, self.indices, self.view = stage, model, source, indices, view
         watched = teacher if stage.needs_teacher else None
-        self.program = StepProgram(model, watched, loss, stage, source, device.torch)
+        self.program = StepProgram(model, watched, stage, source, device.torch, strategies)
         self.step = self.program.run if device.engine == "eager" else CapturedStep(self.program)
         size, steps = stage.schedule.batch_size, stage.schedule.steps(len(indices))
         if steps >= SEARCH_PAYS:  # for full batches: only the last batch of an epoch is smaller
@@ -66,7 +72,7 @@ class StagePass:
             # A stage that does not train the network is short, and its batch size may change from phase to phase.
             for network in (model, watched) if stage.batch_statistics else ():
                 if network is not None:
-                    network.compiled_sizes.add(size)
+                    network.compiled_sizes.add(size * (strategies.copies if strategies is not None else 1))
             # The loss changes from phase to phase, so it is compiled only for a long stage.
             if steps >= COMPILATION_PAYS:
                 self.program.compiled_loss, self.program.compiled_size = compiled(self.program.compute_loss), size
@@ -77,16 +83,21 @@ class StagePass:
         self.program.learning_rate.fill_(self.stage.schedule.lr_at(epoch))
         self.program.loss_sum.zero_()
         with self.gradients():
-            for plan in self._batches(rng):
+            for plan in self.batches(rng):
                 self.step(plan)
         return PendingNumber(self.program.loss_sum / len(self.indices))
 
-    def _batches(self, rng: torch.Generator) -> Iterator[BatchPlan]:
-        batch_size = self.stage.schedule.batch_size
+    def batches(self, rng: torch.Generator) -> Iterator[BatchPlan]:
+        """Yield the batch plans of an epoch; the random numbers of strategies come last."""
+        batch_size, count = self.stage.schedule.batch_size, len(self.indices)
         if self.stage.augment:
-            return self.source.train_batches(self.indices, batch_size, rng, self.view)
-        shuffled = self.indices[torch.randperm(len(self.indices), generator=rng)]
-        return self.source.test_batches(shuffled, batch_size)
+            plans = self.source.train_batches(self.indices, batch_size, rng, self.view)
+        else:
+            plans = self.source.test_batches(self.indices[torch.randperm(count, generator=rng)], batch_size)
+        if self.strategies is None:
+            return plans
+        numbers = self.source.slices(batch_size, self.strategies.draw(count, rng))
+        return ((*plan, *own) for plan, own in zip(plans, numbers, strict=True))
 
     @contextmanager
     def gradients(self) -> Iterator[None]:
@@ -130,5 +141,5 @@ def check_collapse(features: Tensor, where: str) -> None:
     if len(unit) > 1 and float(torch.linalg.vector_norm(unit - unit.mean(0), dim=1).max()) < COLLAPSED:
         raise DivergenceError(
             f"training collapsed: after {where} all images have the same features; lower the weight of the "
-            "phase-0 terms or the learning rate"
+            "phase-0 strategies or the learning rate"
         )

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from phasezero.data.loader import BatchPlan, ImageSource
 from phasezero.engine.streams import CAPTURE_LOCK, current_streams
-from phasezero.methods.stage import Batch, Loss, Stage
+from phasezero.initial import Strategies
+from phasezero.methods.stage import Batch, Stage
 from phasezero.nets import Features, IncrementalModel, Output
 
 
@@ -59,17 +60,19 @@ class StepProgram:
         self,
         model: IncrementalModel,
         teacher: IncrementalModel | None,
-        loss: Loss,
         stage: Stage,
         source: ImageSource,
         device: torch.device,
+        strategies: Strategies | None = None,
     ) -> None:
-        self.model, self.teacher, self.loss, self.source = model, teacher, loss, source
+        self.model, self.teacher, self.loss, self.source = model, teacher, stage.loss, source
+        self.strategies = strategies
         self.clamp, self.device = stage.clamp_gradients, device
         self.teacher_stream: torch.cuda.Stream | None = None
         self.compiled_loss: Callable[..., Tensor] | None = None
         self.compiled_size = self.searched_size = 0
         self.capture_seconds = 0.0
+        self.nothing = torch.empty(0, 0, device=device)
         self.learning_rate = torch.tensor(stage.schedule.lr, device=device)
         momentum, decay = stage.schedule.momentum, stage.schedule.weight_decay
         self.optimizer = torch.optim.SGD(stage.parameters, self.learning_rate, momentum, weight_decay=decay, fused=True)
@@ -88,13 +91,27 @@ class StepProgram:
         if self.scaling is not None:
             self.optimizer.found_inf = self.scaling.overflow  # type: ignore[attr-defined]
 
-    def compute_loss(self, images: Tensor, labels: Tensor, found: Features, teacher: Output | None) -> Tensor:
+    def compute_loss(
+        self, images: Tensor, labels: Tensor, found: Features, teacher: Output | None, numbers: Tensor
+    ) -> Tensor:
         """Return the loss, from the backbone's features on."""
-        return self.loss(Batch(images, labels, self.model.classify(found), teacher))
+        return self.loss(Batch(images, labels, self.model.classify(found), teacher, numbers))
+
+    def prepare(self, plan: BatchPlan) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the images, the labels and the random numbers of strategies."""
+        if self.strategies is None:
+            return *self.source.prepare(plan), self.nothing
+        *own, numbers = plan
+        images, labels = self.source.prepare(tuple(own))
+        if self.strategies.changes_images:
+            pixels = self.strategies.transform(self.source.pixels(images), numbers)
+            # A copy with the strides of other batches, for which the backbone is compiled.
+            images = self.source.normalise(pixels.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format))
+        return images, labels, numbers
 
     def run(self, plan: BatchPlan) -> None:
         """Train one step."""
-        images, labels = self.source.prepare(plan)
+        images, labels, numbers = self.prepare(plan)
         stream: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if self.teacher_stream is not None:
             self.teacher_stream.wait_stream(torch.cuda.current_stream())
@@ -105,7 +122,7 @@ class StepProgram:
         if self.teacher_stream is not None:
             torch.cuda.current_stream().wait_stream(self.teacher_stream)
         compiled_loss = self.compiled_loss if len(labels) == self.compiled_size else None
-        loss = (compiled_loss or self.compute_loss)(images, labels, found, teacher_output)
+        loss = (compiled_loss or self.compute_loss)(images, labels, found, teacher_output, numbers)
         for parameter in (*self.fresh, *self.summed):
             parameter.grad = None
         (loss if self.scaling is None else loss * self.scaling.scale).backward()
@@ -136,6 +153,7 @@ class StepProgram:
         momentum = [entry["momentum_buffer"] for entry in self.optimizer.state.values()]
         scaling = [self.scaling.scale, self.scaling.calm_steps] if self.scaling is not None else []
         model = [*self.model.parameters(), *self.model.buffers()]
+        model += self.strategies.parameters if self.strategies is not None else []
         return [*model, *momentum, *self.gradient_sums, *scaling, self.loss_sum]
 
 

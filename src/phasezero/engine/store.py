@@ -30,9 +30,9 @@ except ImportError:
 from phasezero.config import RunConfig, leaves
 from phasezero.engine.checkpoint import Checkpoint, Trained, load_checkpoint, save_checkpoint
 from phasezero.engine.device import environment
-from phasezero.engine.trainer import Trainer
+from phasezero.engine.trainer import Trainer, trained_state
 from phasezero.errors import UserError
-from phasezero.initial import TERMS
+from phasezero.initial import STRATEGIES
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
 from phasezero.nets import NETWORKS
@@ -41,14 +41,26 @@ from phasezero.records.run import Environment, PhaseRecord
 
 NOTE = "phasezero-stored-1"
 
-NOT_READ = {"name", "protocol.base", "protocol.step", "protocol.phase_sizes", "method.variant", "engine.loss_limit"}
+NOT_READ = {"name", "method.variant", "engine.loss_limit"} | {
+    f"protocol.{name}" for name in ("base", "step", "phase_sizes", "selection")
+}
 """Fields that a finished phase 0 does not depend on, in addition to those declared with `later`."""
 REPLACED = {"protocol.data", "protocol.class_order", "protocol.memory", "method.name"} | {
     f"engine.{name}" for name in ("device", "precision", "engine", "threads", "photos")
 }
 """Fields that the key replaces by their results: classes, images, exemplars per class, device and precision."""
 
-CODE = ("data/*", "nets/*", "engine/*", "memory", "schedule", "seeding", "records/metrics", "records/run")
+CODE = (
+    "data/*",
+    "nets/*",
+    "engine/*",
+    "initial/combine",
+    "memory",
+    "schedule",
+    "seeding",
+    "records/metrics",
+    "records/run",
+)
 """Files of the package that every phase 0 uses."""
 _PARSING = threading.Lock()  # where two threads parse at once, Python 3.11 may raise SystemError
 
@@ -56,9 +68,10 @@ _PARSING = threading.Lock()  # where two threads parse at once, Python 3.11 may 
 def phase_zero_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings that a finished phase 0 may depend on: all except those known not to matter."""
     found = {key: value for key, value in leaves(_first_values(config)) if key not in NOT_READ | REPLACED}
+    method = METHODS[config.method.name]
     quota = MemoryRule.parse(config.protocol.memory).quota(config.protocol.first_classes)
-    method = METHODS[config.method.name].phase_zero_like or config.method.name
-    return {**found, "method": method, "memory": quota}
+    memory = {"memory": quota} if method.memory_in_phase_zero else {}
+    return {**found, "method": method.phase_zero_like or config.method.name, **memory}
 
 
 def _first_values(value: Any) -> Any:
@@ -93,7 +106,7 @@ def phase_zero_key(trainer: Trainer, made_in: Environment | None = None) -> str:
         "ahead": [
             _digest(Path(term.file)) if term.file else trainer.contents(order)
             for term in config.initial
-            if term.file or TERMS[term.name].looks_ahead
+            if term.file or STRATEGIES[term.name].looks_ahead
         ],
         **phase_zero_settings(config),
     }
@@ -107,7 +120,7 @@ def code_hash(config: RunConfig) -> str:
     The code that loads a data set is left out, since the key covers the images themselves.
     """
     method, network = METHODS[phase_zero_settings(config)["method"]], NETWORKS[config.network.name]
-    terms = [TERMS[term.name] for term in config.initial]
+    terms = [STRATEGIES[term.name] for term in config.initial]
     used: list[Any] = [network, *(base for part in (method, *terms) for base in part.__mro__)]
     modules: set[str] = set()
     for part in used:
@@ -198,7 +211,8 @@ class PhaseZeroStore:
         """Save a finished phase 0."""
         config, entry = trainer.config, Entry(self.folder, key)
         remove_unfinished(self.folder, f"{key}.*")
-        save_checkpoint(entry.path, trainer, Trained([phase], seconds, reused_phase_zero=False))
+        done = Trained([phase], seconds, reused_phase_zero=False)
+        save_checkpoint(entry.path, trainer, done, trained_state(trainer.model))
         accuracy = phase["accuracy"]["head"]
         made_by = {"name": config.name, "seed": config.seed, "seconds": seconds, "accuracy": accuracy}
         note = {"format": NOTE, "key": key, **made_by, "sha256": _digest(entry.path)}

@@ -20,13 +20,13 @@ from phasezero.engine.evaluate import Predictions, exemplar_means, pooled_featur
 from phasezero.engine.setup import Setup, check
 from phasezero.engine.stage import PendingNumber, StagePass, check_collapse, check_divergence
 from phasezero.engine.streams import CAPTURE_LOCK
-from phasezero.initial import TERMS, OracleProvider
+from phasezero.errors import UserError
+from phasezero.initial import STRATEGIES, OracleProvider, Strategies
 from phasezero.memory import ExemplarMemory, MemoryRule
-from phasezero.methods import METHODS, Batch, Stage
-from phasezero.methods.stage import Loss
+from phasezero.methods import METHODS, Stage
 from phasezero.nets import NETWORKS, IncrementalModel
 from phasezero.records.metrics import confusion_matrix
-from phasezero.records.run import class_hash, phase_record
+from phasezero.records.run import PhaseRecord, class_hash, phase_record
 from phasezero.seeding import derive_seed, generator, seeded_globally
 
 
@@ -121,18 +121,39 @@ class Trainer:
         schedule = self.config.training.later if phase.index else self.config.training.first
         losses: dict[str, list[float]] = {}
         train_images = 0
+        strategies = self.strategies(phase)  # without the lock, because it may train an oracle
         for stage in self.method.stages(self.model, phase, schedule):
             with CAPTURE_LOCK:
                 indices = stage.images(images)
             if not len(indices):  # such as a balanced set without exemplars
                 continue
             train_images = train_images or len(indices)
-            losses |= self._run_stage(stage, phase, images, indices, is_main=not losses)
+            losses |= self._run_stage(stage, phase, images, indices, strategies, is_main=not losses)
             clock.lap(stage.name)
+        clock.laps.setdefault("train", 0.0)  # a frozen backbone
+        return self._finish_phase(phase, images, clock, losses, train_images or sum(map(len, images.new)))
 
+    def reuse_phase_zero(self, trained: Mapping[str, Tensor], record: PhaseRecord) -> PhaseResult:
+        """Continue from another run's trained phase 0: choose exemplars and evaluate, as after training."""
+        phase, clock = self.stream.phases[0], _Clock(self.device)
+        clock.laps = {name: record["seconds"].get(name, 0.0) for name in ("grow", *record["loss"])}
+        images = _PhaseImages(self, phase)
+        with self.device.settings():
+            self.grow(phase)
+            self.method.begin(self.model, phase, images)
+            load_trained(self.model, trained)
+            result = self._finish_phase(phase, images, clock, record["loss"], record["train_images"])
+        self.phases_done = 1
+        return result
+
+    def _finish_phase(
+        self, phase: Phase, images: _PhaseImages, clock: _Clock, losses: dict[str, list[float]], train_images: int
+    ) -> PhaseResult:
+        """Choose exemplars, evaluate, and build the result of a phase whose stages are trained."""
         with CAPTURE_LOCK:
             one_of_each = torch.stack([own[0] for own in images.new])
             check_collapse(self.train_features(one_of_each), f"phase {phase.index}")
+            self.method.finish(self.model, phase, images)
             self.memory.by_class = list(self.method.exemplars(images))
             clock.lap("select")
             if self.method.needs_teacher:
@@ -147,20 +168,31 @@ class Trainer:
             loss=losses,
             seconds={**clock.laps, "total": sum(clock.laps.values())},
         )
+        if self.model.head.statistics:
+            kept = [getattr(self.model.head, name) for name in self.model.head.statistics]
+            record["statistics"] = {
+                "numbers": sum(tensor.numel() for tensor in kept),
+                "bytes": sum(tensor.numel() * tensor.element_size() for tensor in kept),
+            }
         if self.device.torch.type == "cuda":
             peak = torch.cuda.max_memory_allocated(self.device.torch)
             record["gpu"] = {"peak_memory_mib": peak / 2**20, "capture_seconds": self.capture_seconds}
         return PhaseResult(phase, predictions, record)
 
     def _run_stage(
-        self, stage: Stage, phase: Phase, images: _PhaseImages, indices: Tensor, is_main: bool
+        self,
+        stage: Stage,
+        phase: Phase,
+        images: _PhaseImages,
+        indices: Tensor,
+        strategies: Strategies | None,
+        is_main: bool,
     ) -> dict[str, list[float]]:
         """Train the stages; return the mean loss of each epoch, by stage. Only images of the main stage are counted."""
-        loss = self.with_initial_terms(stage.loss, phase)  # without the lock, because it may train an oracle
         with CAPTURE_LOCK:
-            passes = [self.make_pass(stage, loss, indices)]
+            passes = [self.make_pass(stage, indices, strategies)]
             if (level := stage.each_epoch) is not None:
-                passes.append(self.make_pass(level, level.loss, level.images(images)))
+                passes.append(self.make_pass(level, level.images(images)))
         mean_losses: dict[str, list[float]] = {stage_pass.stage.name: [] for stage_pass in passes}
         epochs, images_counted = stage.schedule.epochs, len(indices) if is_main else 0
 
@@ -184,22 +216,17 @@ class Trainer:
             stage_pass.close()
         return mean_losses
 
-    def make_pass(self, stage: Stage, loss: Loss, indices: Tensor) -> StagePass:
+    def make_pass(self, stage: Stage, indices: Tensor, strategies: Strategies | None = None) -> StagePass:
         """Return the stage, ready to run on these images."""
-        return StagePass(stage, loss, self.model, self.teacher, self.train, indices, self.device, self.view)
+        return StagePass(stage, self.model, self.teacher, self.train, indices, self.device, self.view, strategies)
 
-    def with_initial_terms(self, loss: Loss, phase: Phase) -> Loss:
-        """Return the method's loss, plus each configured term in phase 0."""
-        if phase.index:
-            return loss
-        terms = [TERMS[options.name](options, phase, self.provider) for options in self.config.initial]
-        # As tensors: a Python number would be compiled into the code, so each coefficient would compile again.
-        weighted = [(torch.tensor(term.options.weight, device=self.device.torch), term) for term in terms]
-
-        def total(batch: Batch) -> Tensor:
-            return loss(batch) + sum(weight * term(batch) for weight, term in weighted)
-
-        return total if terms else loss
+    def strategies(self, phase: Phase) -> Strategies | None:
+        """Return the configured phase-0 strategies; None in later phases."""
+        if phase.index or not self.config.initial:
+            return None
+        parts = [STRATEGIES[options.name](options, phase, self.provider) for options in self.config.initial]
+        rng = generator(self.config.seed, "strategies", phase.index)
+        return Strategies(parts, self.model.head.feature_size, rng, self.device.torch)
 
     def predict(self, source: ImageSource, indices: Tensor) -> Predictions:
         """Classify images of a source by every classifier of the run."""
@@ -210,6 +237,19 @@ class Trainer:
     def train_features(self, indices: Tensor) -> Tensor:
         """Return features [n, d] of training images."""
         return pooled_features(self.model, self.train, indices, self.config.engine.test_batch_size)
+
+
+def trained_state(model: IncrementalModel) -> dict[str, Tensor]:
+    """Return the state of a model as training leaves it, without statistics that are computed afterwards."""
+    computed = {f"head.{name}" for name in model.head.statistics}
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in computed}
+
+
+def load_trained(model: IncrementalModel, state: Mapping[str, Tensor]) -> None:
+    """Load what `trained_state` returned, of this method or of another with the same phase 0."""
+    if state.keys() != trained_state(model).keys():
+        raise UserError("the stored phase 0 is that of another model")
+    model.load_state_dict(state, strict=False)
 
 
 class _PhaseImages:

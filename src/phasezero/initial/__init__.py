@@ -1,6 +1,7 @@
 """Phase-0 strategies, one file each. Importing this package registers them all."""
 
-from phasezero.initial import cwd, decov, mimic, sdc
-from phasezero.initial.base import TERMS, OracleProvider, Term, TermOptions, register_initial
+from phasezero.initial import augment, cwd, decov, label_smoothing, mimic, mixing, sdc, self_distillation, sla  # noqa: F401
+from phasezero.initial.base import STRATEGIES, OracleProvider, Strategy, StrategyOptions, Term, register_initial
+from phasezero.initial.combine import Strategies
 
-__all__ = ["TERMS", "OracleProvider", "Term", "TermOptions", "cwd", "decov", "mimic", "register_initial", "sdc"]
+__all__ = ["STRATEGIES", "OracleProvider", "Strategies", "Strategy", "StrategyOptions", "Term", "register_initial"]

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from phasezero.initial.base import Term, TermOptions, register_initial
+from phasezero.initial.base import StrategyOptions, Term, register_initial
 from phasezero.methods.stage import Batch
 from phasezero.validation import WEIGHT, option
 
@@ -91,7 +91,7 @@ class ClassWiseDecorrelation(Term):
     label, coefficient = "CwD", "eta"
 
     @dataclass(frozen=True)
-    class Options(TermOptions):
+    class Options(StrategyOptions):
         name: str = "cwd"
         weight: float = option(0.5, **WEIGHT)  # eta
         form: Form = "code"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from phasezero.initial.base import Term, TermOptions, register_initial
+from phasezero.initial.base import StrategyOptions, Term, register_initial
 from phasezero.methods.stage import Batch
 from phasezero.validation import WEIGHT, option
 
@@ -45,7 +45,7 @@ class DeCov(Term):
     label, paper_suffix = "DC", "+dc"
 
     @dataclass(frozen=True)
-    class Options(TermOptions):
+    class Options(StrategyOptions):
         name: str = "decov"
         # Ours: the CwD paper's coefficient is unknown. Variances of unit 512-d features are near 1/512 and the loss is
         # far below 1, so a useful weight is orders of magnitude above CwD's eta.

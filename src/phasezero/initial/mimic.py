@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from phasezero.data.stream import Phase
 from phasezero.errors import UserError
-from phasezero.initial.base import OracleProvider, Term, TermOptions, register_initial
+from phasezero.initial.base import OracleProvider, StrategyOptions, Term, register_initial
 from phasezero.methods.stage import Batch
 from phasezero.validation import WEIGHT, option
 
@@ -33,7 +33,7 @@ class Mimic(Term):
     label, coefficient = "oracle", "beta"
 
     @dataclass(frozen=True)
-    class Options(TermOptions):
+    class Options(StrategyOptions):
         name: str = "mimic"
         # Beta of the published script (ImageNet100); the paper also shows 15 and 30.
         weight: float = option(10.0, **WEIGHT)

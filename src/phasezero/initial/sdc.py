@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from phasezero.initial.base import Term, TermOptions, register_initial
+from phasezero.initial.base import StrategyOptions, Term, register_initial
 from phasezero.initial.decov import batch_covariance
 from phasezero.methods.stage import Batch
 from phasezero.validation import COUNT, WEIGHT, option
@@ -46,7 +46,7 @@ class StructuredDecorrelation(Term):
     label, paper_suffix = "SDC", "+sdc"
 
     @dataclass(frozen=True)
-    class Options(TermOptions):
+    class Options(StrategyOptions):
         name: str = "sdc"
         weight: float = option(100.0, **WEIGHT)  # ours, as in DeCov: the CwD paper's is unknown
         groups: int = option(16, **COUNT)  # ours: the CwD paper's is unknown

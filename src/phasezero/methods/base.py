@@ -70,6 +70,10 @@ class Method:
     """Other published settings, by name and data set; presets call them `method-variant`."""
     phase_zero_like: ClassVar[str] = ""
     """Another method with a bit-identical phase 0: the two share stored phase-0 states."""
+    memory_in_phase_zero: ClassVar[bool] = False
+    """Whether the training of phase 0 depends on the memory rule."""
+    trains_later: ClassVar[bool] = True
+    """Whether later phases train; a frozen backbone does not."""
     sees_everything: ClassVar[bool] = False
     """Whether the method trains on all images of all classes seen (only an oracle does)."""
     needs_teacher: ClassVar[bool] = True
@@ -96,6 +100,9 @@ class Method:
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
         """Return the training stages of this phase, in order; `schedule` is the configured schedule."""
         return [Stage("train", schedule, self.make_loss(phase), trainable(model))]
+
+    def finish(self, model: IncrementalModel, phase: Phase, images: PhaseImages) -> None:
+        """Compute what the method needs after training, before exemplars are chosen and the model is evaluated."""
 
     def exemplars(self, images: PhaseImages) -> Sequence[Tensor]:
         """Return the exemplars to keep of every class seen; called after training."""

@@ -91,6 +91,7 @@ class Bic(Method):
             "imagenet": _IMAGENET,
         }
     }
+    memory_in_phase_zero = True  # held-out images are a share of the exemplars
     options: Options
 
     def make_head(self, feature_size: int) -> GrowingHead:

@@ -28,6 +28,8 @@ class Batch(NamedTuple):
     output: Output
     teacher: Output | None
     """The output of the previous phase's model on the same images; None in phase 0."""
+    numbers: Tensor = torch.empty(0, 0)
+    """The random numbers of phase-0 strategies [k, n]."""
 
 
 Loss = Callable[[Batch], Tensor]

@@ -24,6 +24,9 @@ class GrowingHead(nn.Module, ABC):
     corrects_bias: ClassVar[bool] = False
     """Whether logits are corrected similarities, so that the predictions of both are recorded (BiC)."""
 
+    statistics: tuple[str, ...] = ()
+    """Names of buffers that are kept instead of exemplars; training does not depend on them."""
+
     def __init__(self, feature_size: int) -> None:
         super().__init__()
         self.feature_size = feature_size

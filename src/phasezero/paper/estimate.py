@@ -11,10 +11,10 @@ from phasezero.config import RunConfig, leaves
 from phasezero.data.catalog import find_data_set
 from phasezero.engine.checkpoint import finished_phases, read_facts
 from phasezero.engine.device import Device
-from phasezero.engine.setup import images_by_phase, stream_of, trains_an_oracle
+from phasezero.engine.setup import images_by_phase, stream_of, teachers_of, trains_an_oracle
 from phasezero.engine.store import phase_zero_of
 from phasezero.errors import UserError
-from phasezero.initial import TERMS
+from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS
 from phasezero.nets.resnet import SECONDS
 from phasezero.records.run import Record
@@ -41,8 +41,8 @@ class Pace:
             for phase in record["phases"]:
                 first = phase["phase"] == 0
                 terms = [term.partition(":")[0] for term in record["initial"]] if first else []
-                if any(term in TERMS and TERMS[term].looks_ahead for term in terms):  # may include an oracle's training
-                    continue
+                if any(term in STRATEGIES and STRATEGIES[term].looks_ahead for term in terms):
+                    continue  # may include an oracle's training
                 epochs = len(next(iter(phase["loss"].values()), []))  # a method's first stage is its main stage
                 for what in ("+".join([record["method"], *terms]), "*"):
                     key = environment["device_name"], network, what, first
@@ -111,8 +111,10 @@ def _stored(store: Path | None) -> Iterator[str]:
 
 
 def _phase_zeros(config: RunConfig, own: int, classes: int, images: int) -> Iterator[tuple[str, int]]:
-    """Yield each phase 0 that a run needs, with its images: its own, and that of its oracle."""
+    """Yield each phase 0 that a run needs, with its images: its own, and those of its teachers and its oracle."""
     yield phase_zero_of(config), own
+    for teacher in teachers_of(config):
+        yield from _phase_zeros(teacher, own, classes, images)
     if trains_an_oracle(config):
         oracle = replace(config, initial=(), protocol=replace(config.protocol, phase_sizes=(classes,)))
         yield phase_zero_of(oracle), config.training.first.epochs * classes * images

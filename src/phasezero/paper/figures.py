@@ -108,7 +108,8 @@ def _oracles(table: Table) -> set[str]:
 def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str], caption: str, path: Path) -> None:
     view, oracles = table.target.view, _oracles(table)
     labels = {row.config.name: table.label(row.config) for row in table.rows}
-    with_terms = sorted({model["seen_classes"] for model in analyses if model["initial"]}) if view == "spectra" else []
+    sizes = {model["seen_classes"] for model in analyses if model["initial"]}
+    with_initial = sorted(sizes) if view == "spectra" else []
 
     def by_size(model: Analysis) -> str:
         return f"{model['seen_classes']} classes"
@@ -116,7 +117,7 @@ def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str
     def name(model: Analysis) -> str:
         if view == "later":
             return labels[model["name"]] if len(model["phase_sizes"]) > 1 else "oracle"
-        return labels[model["name"]] if with_terms and model["name"] not in oracles else by_size(model)
+        return labels[model["name"]] if with_initial and model["name"] not in oracles else by_size(model)
 
     if view == "information":
         draw_information(analyses, path, form="unit", caption=caption)
@@ -128,8 +129,8 @@ def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str
         panels = {title: first[title] for title in dict.fromkeys(titles)}
         draw_sphere(panels, path, future=view == "sphere of all", caption=caption)
     else:  # spectra: a panel for each number of classes that has models with a term, with the oracle in each
-        shown = [[one for one in analyses if one["seen_classes"] == n or one["name"] in oracles] for n in with_terms]
-        by_panel = {f"{size} classes": models for size, models in zip(with_terms, shown, strict=True)}
+        shown = [[one for one in analyses if one["seen_classes"] == n or one["name"] in oracles] for n in with_initial]
+        by_panel = {f"{size} classes": models for size, models in zip(with_initial, shown, strict=True)}
         draw_alpha(by_panel or analyses, path, classes=classes, name=name, caption=caption)
 
 
@@ -183,8 +184,8 @@ def draw_figures(names: Sequence[str], folder: Path, index: RecordIndex) -> list
     drawn: list[Path] = []
     try:
         for table in (attach(table, index, states=False) for table in plan(Request(tuple(names), (CIFAR100,), seeds))):
-            with_terms = [row for row in table.rows if row.config.initial]
-            if any(row.records for row in with_terms or table.rows):  # a figure about terms needs a run with a term
+            with_initial = [row for row in table.rows if row.config.initial]
+            if any(row.records for row in with_initial or table.rows):  # a figure about terms needs a run with a term
                 drawn += draw(table, index, folder / FOLDER / f"{table.target.name}-{CIFAR100}", (".svg",)).files
         figures = sorted(path for path in drawn if path.suffix == ".svg")  # the others are checks of statements
         for other in {*drawn, *(old for name in names for old in figures_of(name, folder))} - set(figures):

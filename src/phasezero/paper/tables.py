@@ -10,7 +10,7 @@ from typing import Any
 from phasezero.config import RunConfig
 from phasezero.data.catalog import find_data_set
 from phasezero.identity import Group
-from phasezero.initial import TERMS
+from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS, classifier_of
 from phasezero.paper.targets import Target
 from phasezero.presets import usual_config
@@ -146,7 +146,7 @@ class Table:
         several = len({term.weight for other in alike for term in other.initial if term.name == "cwd"}) > 1
         parts = [method_label(config)]
         for term, usual in zip(config.initial, usual_config(config).initial, strict=True):
-            kind = TERMS[term.name]
+            kind = STRATEGIES[term.name]
             unusual = several or kind.looks_ahead or term != usual
             parts.append((kind.label or term.name) + f" ({kind.coefficient} {term.weight:g})" * unusual)
         return " + ".join(parts)

@@ -67,6 +67,8 @@ class PhaseRecord(TypedDict):
     loss: dict[str, list[float]]
     seconds: dict[str, float]
     gpu: NotRequired[dict[str, float]]
+    statistics: NotRequired[dict[str, int]]
+    """What is kept instead of exemplars: how many `numbers`, and their `bytes`."""
 
 
 class Metrics(TypedDict):

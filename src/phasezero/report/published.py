@@ -12,7 +12,7 @@ from statistics import fmean
 from phasezero.config import RunConfig
 from phasezero.data.catalog import DATA_SETS
 from phasezero.errors import UserError
-from phasezero.initial import TERMS
+from phasezero.initial import STRATEGIES
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
 from phasezero.presets import changed_settings, usual_config
@@ -67,7 +67,7 @@ def published_cell(config: RunConfig, dataset: str) -> PublishedCell | None:
         return None
     terms = [term.name for term in config.initial]
     row = METHODS[config.method.name].paper_row or config.method.name
-    row += "".join(TERMS[term].paper_suffix or f"+{term}" for term in terms if term != "cwd")
+    row += "".join(STRATEGIES[term].paper_suffix or f"+{term}" for term in terms if term != "cwd")
     wanted = dataset, row, "cwd" in terms, protocol.base, protocol.step, rule.count
     return next((cell for key, cell in published_cells().items() if key[1:] == wanted), None)
 

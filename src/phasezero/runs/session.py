@@ -16,7 +16,7 @@ from phasezero.engine.callbacks import Callback, CallbackList
 from phasezero.engine.checkpoint import phase_checkpoint, read_facts
 from phasezero.engine.deadline import Deadline
 from phasezero.engine.resume import Saving
-from phasezero.engine.setup import check, trains_an_oracle
+from phasezero.engine.setup import check, teachers_of, trains_an_oracle
 from phasezero.errors import DivergenceError, UserError
 from phasezero.records.analysis import analysis_name
 from phasezero.records.files import remove_unfinished, slug, writable, write_whole
@@ -70,8 +70,8 @@ def run_all(
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    if store is None and any(map(trains_an_oracle, configs)):
-        store = folder / "phase0"  # an oracle is trained only once
+    if store is None and any(trains_an_oracle(config) or teachers_of(config) for config in configs):
+        store = folder / "phase0"  # an oracle or a teacher is trained only once
     targets = [run_folder(folder, config) for config in configs]
     check_clashes(targets, allowed=overwrite or resume)
     data = {name: load_data(name, root) for name in dict.fromkeys(config.protocol.data for config in configs)}

@@ -1,0 +1,121 @@
+"""Ridge regression on a frozen phase 0, as in ACIL (NeurIPS 2022) and RanPAC (NeurIPS 2023).
+
+Features pass a fixed random map phi(f) = relu(f P) of width M, and ridge regression to one-hot labels gives
+
+    W = (G + lambda I)^-1 Q,   G = sum phi phi',   Q = sum phi y'.
+
+G and Q are sums over images: after any sequence of phases, in any order, W is the classifier of all images at once.
+ACIL's recursive update of the inverse gives the same W. lambda is `strength` times the mean eigenvalue of G. As in
+RanPAC it is chosen in each phase on held-out training images of the new classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from phasezero.methods.base import MethodOptions, register_method
+from phasezero.methods.frozen import SUMS, Frozen, FrozenHead
+from phasezero.nets import GrowingHead
+from phasezero.validation import WEIGHT, option
+
+HELD_OUT = 10  # every tenth training image of a new class helps to choose lambda
+STRENGTHS = tuple(10.0**power for power in range(-5, 2))
+USUAL_STRENGTH = 1e-2  # until a class has ten images
+
+
+def ridge(products: Tensor, sums: Tensor, strength: float | Tensor) -> Tensor:
+    """Return class weights [C, M] from G [M, M] and class sums Q' [C, M]; lambda is `strength` mean eigenvalues of G.
+
+    >>> import torch
+    >>> from phasezero.methods.ridge import ridge
+    >>> ridge(torch.eye(2), torch.tensor([[1.0, 0.0]]), strength=1.0)
+    tensor([[0.5000, 0.0000]])
+    """
+    penalty = strength * products.diagonal().mean().clamp_min(torch.finfo(products.dtype).tiny)
+    system = products + penalty * torch.eye(len(products), dtype=products.dtype, device=products.device)
+    return torch.cholesky_solve(sums.T, torch.linalg.cholesky(system)).T
+
+
+class RidgeHead(FrozenHead):
+    projection: Tensor
+    products: Tensor
+    strength: Tensor
+    hits: Tensor
+
+    def __init__(self, feature_size: int, width: int, strength: float) -> None:
+        super().__init__(feature_size, width)
+        self.mapped, self.chooses = width > 0, not strength
+        self.keep("projection", torch.zeros(feature_size, width))
+        self.keep("products", torch.zeros(self.width, self.width, dtype=SUMS))
+        self.keep("strength", torch.tensor(strength or USUAL_STRENGTH, dtype=SUMS))
+        self.keep("hits", torch.zeros(len(STRENGTHS), dtype=SUMS))
+
+    def grow(self, classes: int, generator: torch.Generator) -> None:
+        if not self.blocks:
+            # A second generator: the map does not depend on the classes, and the class weights are those of LUCIR.
+            own = torch.Generator().manual_seed(generator.initial_seed())
+            self.projection.copy_(torch.randn(self.projection.shape, generator=own))
+        super().grow(classes, generator)
+
+    def embed(self, features: Tensor) -> Tensor:
+        return F.relu(features @ self.projection) if self.mapped else features
+
+    def add_products(self, embedded: Tensor) -> None:
+        self.products.addmm_(embedded.T, embedded)
+
+    def solve(self) -> tuple[Tensor, Tensor]:
+        return ridge(self.products, self.feature_sums, self.strength), torch.zeros_like(self.class_counts)
+
+    def prepare(self, old: int, by_class: Sequence[Tensor]) -> None:
+        """Choose lambda on a tenth of the new classes' images, before these classes are added.
+
+        The backbone has not been trained on classes of later phases, so their held-out images tell how well a lambda
+        generalises; the hits of all later phases are added up. Phase 0's own images are known to the backbone and are
+        classified well with almost any lambda: there the largest within a standard error of the best is chosen.
+        """
+        if not self.chooses:
+            return
+        held_out = [torch.arange(len(own), device=own.device) % HELD_OUT == HELD_OUT - 1 for own in by_class]
+        unseen = torch.cat([self.embed(own[held]) for own, held in zip(by_class, held_out, strict=True)]).to(SUMS)
+        if not len(unseen):  # fewer than ten images of each class
+            return
+        counts = torch.tensor([int(held.sum()) for held in held_out], device=unseen.device)
+        labels = torch.repeat_interleave(torch.arange(old, old + len(by_class), device=unseen.device), counts)
+        products, sums = self.products.clone(), self.feature_sums.clone()
+        for position, (own, held) in enumerate(zip(by_class, held_out, strict=True), old):
+            embedded = self.embed(own[~held]).to(SUMS)
+            products.addmm_(embedded.T, embedded)
+            sums[position] = embedded.sum(0)
+        hits = self.hits.new_tensor(
+            [(unseen @ ridge(products, sums, value).T).argmax(1).eq(labels).sum() for value in STRENGTHS]
+        )
+        if old:
+            self.hits += hits
+            enough = self.hits.max()
+        else:
+            share = hits.max() / len(labels)
+            enough = hits.max() - (len(labels) * share * (1 - share)).sqrt()
+        good = (self.hits if old else hits) >= enough
+        self.strength.fill_(max(value for value, is_good in zip(STRENGTHS, good.tolist(), strict=True) if is_good))
+
+
+@register_method("ridge", "exact ridge classifier on a frozen phase 0, no exemplars")
+class Ridge(Frozen):
+    @dataclass(frozen=True)
+    class Options(MethodOptions):
+        name: str = "ridge"
+        width: int = option(8192, least=0, most=65_536, later=True)  # M, ours (RanPAC: 10,000); 0: no map
+        # lambda relative to G's mean eigenvalue; 0: chosen on held-out training images of new classes.
+        strength: float = option(0.0, **WEIGHT, later=True)
+
+    label = "ridge"
+    published = {**Frozen.published, "glyphs": {"method.width": 2048}}
+    options: Options
+
+    def make_head(self, feature_size: int) -> GrowingHead:
+        return RidgeHead(feature_size, self.options.width, self.options.strength)
