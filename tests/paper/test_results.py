@@ -39,8 +39,8 @@ def text_of(folder: Path) -> str:
     return write_results(folder, folder.parent)
 
 
-def draw(folder: Path, source: Path | None = None) -> list[Path]:
-    records, analyses = read_results(source or folder)
+def draw(folder: Path) -> list[Path]:
+    records, analyses = read_results(folder)
     return draw_figures(FIGURES, folder, RecordIndex(records, dict(analyses)))
 
 
@@ -226,7 +226,8 @@ def test_the_committed_files_are_those_of_the_committed_records(tmp_path: Path) 
         pytest.skip("no RESULTS.md beside these tests")
     assert (ROOT / "RESULTS.md").read_text(encoding="utf-8") == write_results(ROOT / "results", ROOT)
     committed = sorted((ROOT / "results" / "figures").glob("*.svg"))
-    drawn = draw(tmp_path, ROOT / "results")
+    records, analyses = read_results(ROOT / "results")
+    drawn = draw_figures([*FIGURES, "board", "study"], tmp_path, RecordIndex(records, dict(analyses)))
     assert [path.name for path in drawn] == [path.name for path in committed]
     assert [words_of(path) for path in drawn] == [words_of(path) for path in committed]
     for path, record in read_results(ROOT / "results")[0]:  # else a record and the same run made again would be two

@@ -10,7 +10,9 @@ from pathlib import Path
 from phasezero.analysis.compare import CLAIMS, TABLE_K, Finding, compare, write_findings
 from phasezero.analysis.measure import analyse_run
 from phasezero.errors import UserError
-from phasezero.paper.plan import RecordIndex, Request, as_run, attach, plan, shown_phase
+from phasezero.paper.board import anchors_grids, board_grid, draw_board
+from phasezero.paper.plan import RecordIndex, as_run, on_cifar100, shown_phase
+from phasezero.paper.study import draw_study, study_grid
 from phasezero.paper.tables import Output, Row, Table, cells_grid, curves_grid, methods_grid, runs_of
 from phasezero.paper.targets import CIFAR100
 from phasezero.records.analysis import Analysis, Form, analysis_name, read_analysis, shared_classes, write_analysis
@@ -56,6 +58,10 @@ def draw(
         return _draw_models(table, analyses, base, suffixes)
     if view == "curves":
         return Output(curves_grid(table), files=_draw_curves(table, rows, base, suffixes))
+    if view == "board":
+        return Output(board_grid(table), anchors_grids(table), draw_board(table, base, suffixes) if rows else [])
+    if view == "study":
+        return Output(study_grid(table), files=draw_study(table, base, suffixes) if rows else [])
     if view == "sweep" and rows:
         return Output(cells_grid(table), files=_draw_sweep(table, rows, base, suffixes))
     return Output(methods_grid(table) if view == "methods" else cells_grid(table))
@@ -180,10 +186,9 @@ def figures_of(target: str, folder: Path) -> list[Path]:
 
 def draw_figures(names: Sequence[str], folder: Path, index: RecordIndex) -> list[Path]:
     """Draw these targets on CIFAR100 as SVG from existing records and analyses; remove older figures of them."""
-    seeds = tuple(sorted({record["seed"] for _, record in index.all}))
     drawn: list[Path] = []
     try:
-        for table in (attach(table, index, states=False) for table in plan(Request(tuple(names), (CIFAR100,), seeds))):
+        for table in on_cifar100(names, index):
             with_initial = [row for row in table.rows if row.config.initial]
             if any(row.records for row in with_initial or table.rows):  # a figure about terms needs a run with a term
                 drawn += draw(table, index, folder / FOLDER / f"{table.target.name}-{CIFAR100}", (".svg",)).files

@@ -17,8 +17,9 @@ from phasezero.data.catalog import Recipe, find_data_set
 from phasezero.engine.store import phase_zero_of
 from phasezero.errors import UserError, unknown
 from phasezero.identity import run_key
+from phasezero.methods import METHODS
 from phasezero.paper.tables import Found, Row, Table, method_label, precision_of
-from phasezero.paper.targets import TARGETS, Block, Target
+from phasezero.paper.targets import CIFAR100, TARGETS, Block, Target
 from phasezero.presets import build_config, with_name, with_settings
 from phasezero.records.analysis import Analysis, analysis_name, floors, read_analysis
 from phasezero.records.run import Record, class_hash, summarise
@@ -42,7 +43,7 @@ class Request:
     data: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     methods: tuple[str, ...] = ()
-    """Names (`lucir`, with and without terms), labels (`lucir+cwd`), or any other METHOD[+TERM[:WEIGHT]]."""
+    """Names (`lucir`, with and without terms), labels (`lucir+cwd`), or any other METHOD[+STRATEGY[:WEIGHT]]."""
     steps: tuple[int, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     full: bool = False
@@ -70,7 +71,8 @@ def plan(request: Request) -> list[Table]:
     for name in request.targets:
         if name not in (*TARGETS, "all"):
             raise unknown("table or figure", name, [*TARGETS, "all"])
-    names = TARGETS if "all" in request.targets else dict.fromkeys(request.targets)
+    papers = [name for name, target in TARGETS.items() if target.in_paper]
+    names = dict.fromkeys(name for given in request.targets for name in (papers if given == "all" else [given]))
     chosen = [(TARGETS[name], data) for name in names for data in choose_data(TARGETS[name], request.data)]
     extra = _check_choice(request, chosen)
     words = " and ".join(filter(None, [", ".join(request.methods), ", ".join(f"S={step}" for step in request.steps)]))
@@ -102,8 +104,8 @@ def _check_choice(request: Request, chosen: Sequence[tuple[Target, str]]) -> lis
 def expand(target: Target, data: str, request: Request = Request(), extra: Sequence[str] = ()) -> list[Row]:
     """Return the rows of a target on a data set, with `extra` methods in addition to those of the paper."""
     recipe, short, rows = find_data_set(data).recipe, find_data_set(data).short_epochs, []
-    for block in target.blocks:
-        listed = block.runs_on.get(data, block.runs)
+    for block in (block.on_data(data) for block in target.blocks):
+        listed = ["+".join(filter(None, pair)) for pair in product(block.runs, block.initial)]
         configs = {}
         for run in (*listed, *extra):
             method, *terms = run.split("+")
@@ -114,9 +116,13 @@ def expand(target: Target, data: str, request: Request = Request(), extra: Seque
             names = {usual.method.name, usual.label}
             if not request.methods or usual.name in asked_for or not names.isdisjoint(request.methods):
                 chosen.setdefault(usual.name, (usual, run not in listed))
-        for protocol, (usual, is_extra) in product(_protocols(block, recipe, request.steps), chosen.values()):
-            config = usual.override({**protocol, **block.settings})
-            if short and not request.full and len(config.protocol.phase_sizes) != 1:
+        settings = product(
+            _protocols(block, recipe, request.steps), [{"first.epochs": n} for n in block.epochs] or [{}]
+        )
+        for (protocol, epochs), (usual, is_extra) in product(settings, chosen.values()):
+            config = with_settings(usual, {**protocol, **epochs, **block.settings})
+            trains_later = METHODS[config.method.name].trains_later and len(config.protocol.phase_sizes) != 1
+            if short and not request.full and trains_later:
                 config = with_settings(config, {"later.epochs": short})
             config = with_name(with_settings(config, request.settings))
             rows.append(Row(block.title.format(method=method_label(config)), config, is_extra))
@@ -127,9 +133,10 @@ def _protocols(block: Block, recipe: Recipe, steps: Sequence[int]) -> Iterator[d
     yield from ({"protocol.phase_sizes": list(sizes)} for sizes in block.sizes)
     if block.sizes:
         return
-    for base, step, kept in product(block.bases or (recipe.base,), block.steps or recipe.steps, block.exemplars):
+    memories = [{"protocol.memory": f"per_class:{kept}"} for kept in block.exemplars] or [{}]
+    for base, step, memory in product(block.bases or (recipe.base,), block.steps or recipe.steps, memories):
         if not steps or step in steps:
-            yield {"protocol.base": base, "protocol.step": step, "protocol.memory": f"per_class:{kept}"}
+            yield {"protocol.base": base, "protocol.step": step, **memory}
 
 
 class Index(Generic[T]):
@@ -232,6 +239,12 @@ def attach(table: Table, index: RecordIndex, *, states: bool = True) -> Table:
     usual = usual_precision(run for runs in by_row for run in runs)
     rows = [with_records(row, runs, table.seeds, usual) for row, runs in zip(table.rows, by_row, strict=True)]
     return replace(table, rows=rows)
+
+
+def on_cifar100(names: Sequence[str], index: RecordIndex) -> list[Table]:
+    """Return these targets on CIFAR100 with the records and analyses of all seeds that exist."""
+    seeds = tuple(sorted({record["seed"] for _, record in index.all}))
+    return [attach(table, index, states=False) for table in plan(Request(tuple(names), (CIFAR100,), seeds))]
 
 
 def missing_runs(tables: Iterable[Table]) -> list[RunConfig]:

@@ -15,9 +15,11 @@ import yaml
 
 from phasezero.errors import UserError, unknown
 from phasezero.identity import group_by_identity
+from phasezero.paper.board import anchors_grids, board_grid
 from phasezero.paper.claims import CLAIMS, Analyses, CheckedClaim, check_claims
 from phasezero.paper.figures import draw_figures, figures_of
-from phasezero.paper.plan import RecordIndex, expand, with_records
+from phasezero.paper.plan import RecordIndex, expand, on_cifar100, with_records
+from phasezero.paper.study import study_grid
 from phasezero.paper.tables import Found, Row, Table, cells_grid, compare_row, computed_on, paper_name, precision_of
 from phasezero.paper.targets import CIFAR100, TARGETS
 from phasezero.records.analysis import FORMAT, parse_analysis
@@ -30,6 +32,7 @@ from phasezero.report.tables import metrics_of, spread
 
 TABLES = ("table1", "table2", "table3", "table4")
 SPHERES = ("fig1", "fig8")
+OURS = ("board", "study")
 TOLERANCE = 0.5
 ENOUGH = 3
 
@@ -93,7 +96,7 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
     """Return the text of RESULTS.md, with paths relative to `start`; with `figures`, draw the figures again."""
     records, analyses = read_results(folder, warn)
     index = RecordIndex(records, dict(analyses))
-    names = [*filter(None, (figure for _, figure in CLAIMS.values())), *SPHERES]
+    names = [*filter(None, (figure for _, figure in CLAIMS.values())), *SPHERES, *OURS]
     if figures and not draw_figures(names, folder, index) and warn:
         warn(f"no figure drawn: {folder} has no record on {paper_name(CIFAR100)} that a figure shows")
     tables = {name: [paper_table(name, data, index) for data in TARGETS[name].data] for name in TABLES}
@@ -101,8 +104,9 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
     notes = read_notes(folder / "notes.yaml", {name: [row.config.name for row in some] for name, some in rows.items()})
     cells = {name: check_cells(some, index, notes["cells"].get(name, {})) for name, some in tables.items()}
     ablations = ablations_on_cifar100(index)
+    ours = [table for table in on_cifar100(OURS, index) if any(row.records for row in table.rows)]
     claims = check_claims(tables["table1"], index, analyses)
-    shown = [row for some in (*rows.values(), *(table.rows for table in ablations)) for row in some]
+    shown = [row for some in (*rows.values(), *(table.rows for table in (*ablations, *ours))) for row in some]
     used = [path for row in shown for path in row.paths] + [path for claim in claims for path in claim.sources]
     folders = {path.parent for path in used}  # a claim that uses an analysis also uses its run
     behind = [(path, record) for path, record in records if path.parent in folders]
@@ -112,6 +116,11 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
     texts = {f"{name[-1]}: {TARGETS[name].title}": text for name, (_, text) in cells.items()}
     for table in ablations:
         texts[f"{table.target.name[-1]}: {table.target.title}, on CIFAR100"] = markdown(cells_grid(table))
+    beyond = []
+    for table in ours:
+        grids = [board_grid(table), *anchors_grids(table)] if table.target.view == "board" else [study_grid(table)]
+        pictures = pictures_of(table.target.name, folder, start)
+        beyond.append("\n".join([f"## {table.target.title}\n", *pictures, *map(markdown, grids)]))
     sections = []
     for claim in claims:
         pictures = pictures_of(CLAIMS[claim.key][1], folder, start)
@@ -133,6 +142,7 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
         counts=markdown(Grid(["table", "cells", "run", "verified"], counts)),
         verdicts=markdown(Grid(["claim", "verdict"], verdicts, words=2)),
         cells="\n".join(f"## Table {title}\n\n{text}" for title, text in texts.items()),
+        beyond="\n".join(beyond),
         claims="\n".join(sections),
     )
 

@@ -98,7 +98,7 @@ class Table:
     def replaced(self) -> str:
         """Return the remark that the data is not the paper's, or an empty text."""
         *others, last = known = [paper_name(name) for name in self.target.data]
-        if paper_name(self.data) in known:
+        if paper_name(self.data) in known or not self.target.in_paper:
             return ""
         if (own := find_data_set(self.data)).instead_of in self.target.data:
             return f"{self.data} is another choice of {own.size[0]} classes than the paper's ({own.instead_of})."
@@ -138,7 +138,8 @@ class Table:
     def caption(self) -> str:
         name = self.target.name.replace("table", "Table ").replace("fig", "Fig. ")
         where = paper_name(self.data)
-        return " ".join([f"{name} of the paper, on {where}: {self.target.title}.", *self.remarks])
+        name = f"{name} of the paper" if self.target.in_paper else name.capitalize()
+        return " ".join([f"{name}, on {where}: {self.target.title}.", *self.remarks])
 
     def label(self, config: RunConfig) -> str:
         """Return `LUCIR + CwD`, with the coefficient if it is unusual or differs between rows of the method."""
@@ -296,7 +297,7 @@ def write_texts(table: Table, output: Output, base: Path) -> list[Path]:
 
 def _for_programs(table: Table, grid: Grid, start: Path) -> Grid:
     """Return the table for a file without a caption: data, remarks and records are columns."""
-    if table.target.view == "methods":
+    if table.target.view in ("methods", "board", "study"):
         grid = cells_grid(table)
     elif table.target.view == "curves":
         grid = curves_grid(table, every_phase=True)

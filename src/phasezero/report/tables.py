@@ -42,6 +42,13 @@ def metrics_of(group: Runs, classifier: str) -> list[Metrics] | None:
     return found if len(found) == len(group.members) else None
 
 
+def computing_seconds(record: Record) -> float:
+    """Return the seconds of all phases, including a phase 0 from the store; on a shared device, the run's share."""
+    timing, own = record["timing"], record["timing"]["seconds_total"]
+    share = timing.get("share_seconds", own) / own if own else 1.0
+    return share * sum(phase["seconds"]["total"] for phase in record["phases"])
+
+
 def spread(values: Sequence[float], digits: int = 2) -> Spread:
     """Return the mean and the sample standard deviation of some runs."""
     return Spread(*mean_and_deviation(values)[:2], digits=digits)
