@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
@@ -11,11 +12,22 @@ import yaml
 from phasezero.config import RunConfig, Training
 from phasezero.data.catalog import DATA_SETS
 from phasezero.data.stream import class_order, cut_phases
+from phasezero.engine.store import phase_zero_of
 from phasezero.errors import UserError
 from phasezero.initial.cwd import ClassWiseDecorrelation
 from phasezero.methods import METHODS
 from phasezero.methods.lucir import Lucir
-from phasezero.presets import build_config, preset, published_presets, renamed, run_name, with_settings, with_strategies
+from phasezero.presets import (
+    FIRST_RUN,
+    build_config,
+    choose_configs,
+    preset,
+    published_presets,
+    renamed,
+    run_name,
+    with_settings,
+    with_strategies,
+)
 from phasezero.registry import Registry
 from phasezero.schedule import Schedule
 
@@ -224,3 +236,27 @@ def test_what_goes_with_a_term_goes_with_the_term(data: str) -> None:
     assert with_strategies(with_cwd, ["cwd"]) == with_cwd
     for start, terms in ((plain, ["cwd"]), (with_cwd, [])):  # a rate that was set by hand stays
         assert with_strategies(start.override({"training.first.lr": 0.07}), terms).training.first.lr == 0.07
+
+
+def chosen(**given: Any) -> list[str]:
+    """Return the names of what `phasezero run` trains."""
+    usual = {"presets": [], "config_file": None, "data": None, "method": None, "initial": [], "assignments": {}}
+    return [config.name for config in choose_configs(**{**usual, **given})]
+
+
+def test_the_first_run_shows_forgetting_and_its_remedies() -> None:
+    assert chosen() == list(FIRST_RUN)
+    labels = [name.partition("/")[0] for name in FIRST_RUN]
+    assert set(labels) == {"finetune-free", "lucir", "lucir+cwd:0.3", "ridge", "ncm", "ncm+cwd:0.3"}
+    configs = [preset(name) for name in FIRST_RUN]
+    assert len({phase_zero_of(config) for config in configs}) == 3  # plain, with CwD, and that of fine-tuning
+    assert all(config.training.first.epochs == 1 for config in choose_configs([], None, None, None, [], {"epochs": 1}))
+
+
+def test_data_alone_is_trained_by_the_methods_that_suit_it() -> None:
+    assert chosen(data="glyphs") == ["lucir/glyphs/b50s10", "lucir+cwd/glyphs/b50s10"]
+    phases = {"protocol.base": 4, "protocol.step": 2}
+    assert chosen(data="folder:x", assignments=phases) == ["lucir/folder:x/b4s2", "ridge/folder:x/b4s2"]
+    assert chosen(assignments=phases) == ["lucir/glyphs/b4s2", "lucir+cwd/glyphs/b4s2"]
+    assert chosen(initial=["augment", "cwd:0.25"]) == ["lucir+augment+cwd:0.25/glyphs/b50s10"]
+    assert chosen(data="glyphs", initial=["none"]) == ["lucir/glyphs/b50s10"]

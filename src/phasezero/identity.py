@@ -81,6 +81,15 @@ def group_by_identity(made: Iterable[T]) -> list[Group[T]]:
     ]
 
 
+def shortened(groups: Sequence[Group[T]]) -> tuple[list[Group[T]], str]:
+    """Return the groups labelled by method and strategies, and the rest of their names if all groups share it."""
+    parts = [group.label.partition("/") for group in groups]
+    rests = {rest for _, _, rest in parts}
+    if len(groups) < 2 or len(rests) > 1 or rests == {""}:
+        return list(groups), ""
+    return [replace(group, label=method) for group, (method, _, _) in zip(groups, parts, strict=True)], rests.pop()
+
+
 def group_analyses(analyses: Iterable[Analysis]) -> list[Group[Analysis]]:
     """Group analyses that differ only in seed, sorted by classes and eta. Raise UserError for repeated seeds."""
     groups = group_by_identity(sorted(analyses, key=lambda model: (model["phase_sizes"], cwd_weight(model))))

@@ -217,6 +217,21 @@ def published_presets() -> Iterator[str]:
                     yield from (f"{label}/{data}/b{recipe.base}s{step}" for step in recipe.steps)
 
 
+FIRST_RUN = tuple(
+    f"{label}/glyphs/b10s10,first.epochs=40,later.epochs=2,training.later.lr=0.03"
+    for label in ("lucir", "lucir+cwd:0.3", "finetune-free", "ridge", "ncm", "ncm+cwd:0.3")
+)
+"""What `phasezero run` trains without arguments: forgetting, two remedies, and what CwD does to a frozen phase 0.
+
+The protocol was chosen on seeds 0 to 4, so that CwD's effect is clear (notebook/results.md).
+"""
+
+
+def _sets_phases(assignments: Mapping[str, Any]) -> bool:
+    """Tell whether the phases are given by hand."""
+    return any(f"protocol.{key}" in assignments for key in ("base", "step", "phase_sizes"))
+
+
 def choose_configs(
     presets: Sequence[str],
     config_file: Path | None,
@@ -225,10 +240,13 @@ def choose_configs(
     initial: Sequence[str],
     assignments: Mapping[str, Any],
 ) -> list[RunConfig]:
-    """Return what `phasezero run` trains: presets, a file, a method on a data set, or by default LUCIR and LUCIR+CwD.
+    """Return what `phasezero run` trains: presets, a file, a method on a data set, or FIRST_RUN if nothing is given.
 
     The assignments change settings of all of them.
     """
+    nothing = not presets and not initial and (config_file, data, method) == (None, None, None)
+    if nothing and not _sets_phases(assignments):
+        presets = FIRST_RUN
     terms = [text for text in initial if text != "none"]
     if presets and config_file:
         raise UserError("give presets or --config, not both")
@@ -241,10 +259,11 @@ def choose_configs(
     else:
         listed = bool(assignments.get("protocol.phase_sizes"))  # they replace B and S
         base, step = ((1 if listed else assignments.get(f"protocol.{key}")) for key in ("base", "step"))
-        # Without a method or term: the paper's main comparison.
-        choices = [terms] if method is not None or initial else [[], ["cwd"]]
-        names = method or "lucir", data or "glyphs"
-        configs = [build_config(*names, initial=choice, base=base, step=step) for choice in choices]
+        data = data or "glyphs"
+        runs = [label.split("+") for label in find_data_set(data).compare]
+        if method is not None or initial:
+            runs = [[method or "lucir", *terms]]
+        configs = [build_config(name, data, initial=own, base=base, step=step) for name, *own in runs]
     changed = [with_settings(config, assignments) for config in configs]
     for config in changed:
         sizes = config.protocol.phase_sizes

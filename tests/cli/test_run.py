@@ -37,7 +37,8 @@ def test_run_show_and_overwrite(command: Command, works: Works, tmp_path: Path) 
     assert "phase 1, 6 classes, accuracy" in out
 
     out, _ = works("show", "there")
-    assert "lucir+cwd/glyphs/sizes4-2" in out
+    assert "lucir+cwd " in out
+    assert "METHOD/glyphs/sizes4-2,epochs=1" in out  # what all runs share
     assert "±" in out  # two seeds: mean and sample deviation
     out, _ = works("show", "there", "--format", "markdown", "--nearest-mean", "--figure", "again.svg")
     assert out.startswith("|")

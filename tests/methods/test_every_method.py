@@ -141,7 +141,8 @@ def without_values(stage_pass: StagePass) -> None:
         old = fake(teacher, trains=False) if teacher is not None else None
         drawn = mode.from_tensor(numbers)
         if program.strategies is not None:
-            program.strategies.transform(mode.from_tensor(stage_pass.source.prepare(plan[:-1])[0]), drawn)
+            pixels = stage_pass.source.views(plan[:-1])[0].permute(0, 3, 1, 2).float()
+            program.strategies.transform(mode.from_tensor(pixels), drawn)
         value = loss(Batch(mode.from_tensor(images), mode.from_tensor(labels), fake(output, trains=True), old, drawn))
         assert value.shape == ()
         value.backward()

@@ -25,7 +25,7 @@ def there(tmp_path: Path) -> Path:
 def test_text_goes_to_stdout_alone_and_warnings_to_stderr(command: Command, there: Path, form: str) -> None:
     code, out, err = command("show", there, "--format", form)
     assert (code, "warning" in out) == (0, False)
-    assert "phasezero: warning: runs differ in how the method classifies: nearest mean (icarl/" in err
+    assert "phasezero: warning: runs differ in how the method classifies: nearest mean (icarl)" in err
     assert command("show", there, "--head", "--format", form)[2] == ""
     code, out, err = command("show", there)  # on a terminal they follow the table
     assert (code, "warning: runs differ in how the method classifies" in out, err) == (0, True, "")

@@ -59,13 +59,21 @@ def test_protocols_meet_where_they_have_seen_equally_many() -> None:
     assert [row[2:5] for row in rows] == [["80.00", "76.00", "72.00"], ["80.00", "76.00", "76.00"]]
 
 
+def test_runs_that_share_the_rest_of_their_names_are_called_by_method_and_strategies() -> None:
+    records = [make_record(), make_record(method="bic")]
+    assert [row[0] for row in cells(records)[1:]] == ["lucir", "bic"]
+    assert "All runs: METHOD/cifar100/b50s10." in results_grid(records).caption
+    apart = cells([make_record(), make_record(method="bic", name="bic/cifar100/b50s10,epochs=2")])
+    assert all("/cifar100/b50s10" in row[0] for row in apart[1:])
+
+
 def test_single_phase_missing_classifier_and_no_record() -> None:
     header, row = cells([make_record(sizes=(4,))])
-    assert header[2:] == ["last", "average", "forgetting", "paper"]
-    assert row[2:] == ["80.00", "80.00", "-", "-"]
+    assert header[2:] == ["last", "average", "forgetting"]  # nothing was published for it
+    assert row[2:] == ["80.00", "80.00", "-"]
     _, row = cells([make_record(), make_record(seed=1, nearest_mean=True)], classifier="nearest_mean")
     assert row[1:-1] == ["2", *["-"] * 8]
-    assert cells([]) == [["run", "n", "last", "average", "forgetting", "paper"]]
+    assert cells([]) == [["run", "n", "last", "average", "forgetting"]]
     assert comparison_warnings([]) == []
 
 
@@ -94,10 +102,10 @@ def test_a_terminal_takes_names_literally_and_cuts_no_number() -> None:
 
 LUCIR = "lucir/cifar100/b50s10"
 DIFFERENT: list[tuple[dict[str, Any], str]] = [
-    ({"method": "bic", "per_class": 40}, f"memory: per_class:20 ({LUCIR}); per_class:40 (bic/cifar100/b50s10)"),
+    ({"method": "bic", "per_class": 40}, "memory: per_class:20 (lucir); per_class:40 (bic)"),
     ({"sizes": (50, *[5] * 10)}, "protocol: B=50 S=10, 6 phases"),
     ({"data": "glyphs"}, "data set: cifar100"),
-    ({"method": "icarl", "nearest_mean": True}, f"how the method classifies: head ({LUCIR}); nearest mean (icarl/"),
+    ({"method": "icarl", "nearest_mean": True}, "how the method classifies: head (lucir); nearest mean (icarl)"),
     ({}, "seed 0 counted more than once"),
     ({"settings": {"protocol.selection": "random"}}, f"exemplars: herding selection ({LUCIR} ("),
     ({"settings": {"training.first.epochs": 200}}, f"training on cifar100: 160 epochs ({LUCIR} ("),

@@ -51,6 +51,15 @@ def test_an_oracle_that_is_not_there_or_not_a_checkpoint(tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
+def test_runs_of_a_session_train_a_shared_phase_zero_once(tmp_path: Path) -> None:
+    ridge = preset("ridge/glyphs/b50s10").override({**MINIMAL, "protocol.memory": "per_class:0", "method.width": 16})
+    records = run_all([FIRST, ridge], out=tmp_path / "two", parallel=1).records
+    assert [record["timing"]["reused_phase_zero"] for record in records] == [False, True]
+    assert len(list((tmp_path / "two" / "phase0").glob("*.safetensors"))) == 1
+    run_all([FIRST, replace(ridge, seed=1)], out=tmp_path / "apart", parallel=1)
+    assert not (tmp_path / "apart" / "phase0").exists()
+
+
 def test_a_name_too_long_for_a_folder_is_cut_and_stays_its_own() -> None:
     one, other = slug("x" * 300), slug("x" * 300 + "y")
     assert len(one) < 200

@@ -41,7 +41,7 @@ def run(
     tensorboard: TensorBoard = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
 ) -> None:
-    """Train phase by phase; by default LUCIR and LUCIR+CwD on the embedded glyphs."""
+    """Train phase by phase; without arguments, a first comparison on the embedded glyphs."""
     from dataclasses import replace
 
     from rich.console import Console

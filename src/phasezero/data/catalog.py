@@ -55,6 +55,8 @@ class DataSet:
     """Methods whose rows in the paper are known to have used exactly these classes; empty for all."""
     instead_of: str = ""
     """The paper's data set of which this is another choice of classes."""
+    compare: tuple[str, ...] = ("lucir", "lucir+cwd")
+    """METHOD[+STRATEGY] that `phasezero run --data` trains if no method is given."""
     short_epochs: int = 0
     """Epochs of a later phase in `reproduce` without --full; 0 for the recipe's."""
     size: tuple[int, int] = (0, 0)

@@ -50,16 +50,17 @@ class ImageSource(ABC):
         """Yield the indices in order, in the test view."""
 
     @abstractmethod
+    def views(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
+        """Return the cropped pixels [n, H, W, C] of a batch, from 0 to 255, and their labels."""
+
     def prepare(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
         """Return normalised float images [n, C, H, W] (channels last in memory) and their labels."""
+        pixels, labels = self.views(plan)
+        return self.normalise(pixels), labels
 
     def normalise(self, images: Tensor) -> Tensor:
         """Turn pixels [n, H, W, C] into (x / 255 - mean) / std as float32 [n, C, H, W], by one multiply-add."""
         return torch.addcmul(self.shift, images.float(), self.scale).permute(0, 3, 1, 2)
-
-    def pixels(self, images: Tensor) -> Tensor:
-        """Turn normalised images into pixels from 0 to 255, whole numbers as they were before."""
-        return ((images - self.shift[:, None, None]) / self.scale[:, None, None]).round()
 
     def slices(self, batch_size: int, *parts: Tensor) -> BatchPlans:
         """Move an epoch's tensors [..., n] to the device at once; each batch plan is a slice of them."""
@@ -92,14 +93,14 @@ class ResidentImages(ImageSource):
         middle = torch.full((2, len(indices)), self.padding)
         return self.slices(batch_size, torch.cat([indices[None], middle, torch.zeros_like(indices)[None]]))
 
-    def prepare(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
+    def views(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
         index, top, left, flip, *light = plan[0]
         rows = top[:, None] + self.rows
         columns = left[:, None] + torch.where(flip[:, None] > 0, len(self.columns) - 1 - self.columns, self.columns)
         crops = self.images[index[:, None, None], rows[:, :, None], columns[:, None, :]]
         if light:
             crops = (crops * (light[0] / FULL_LIGHT)[:, None, None, None]).clamp_max(255)
-        return self.normalise(crops), self.device_labels[index]
+        return crops, self.device_labels[index]
 
 
 class FileImages(ImageSource):
@@ -136,9 +137,9 @@ class FileImages(ImageSource):
             images = torch.from_numpy(np.stack(list(itertools.islice(views, len(part)))))
             yield _send(images, self.device), _send(self.labels[part], self.device)
 
-    def prepare(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
+    def views(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
         images, labels = plan
-        return self.normalise(images), labels
+        return images, labels
 
 
 def draw_epoch(indices: Tensor, rng: Generator, view: View) -> tuple[Tensor, Uniforms, Tensor, Tensor]:

@@ -135,7 +135,7 @@ class ResidentPhotos(ImageSource):
         plain = torch.tensor([[0.0], [1.0]]).expand(2, len(indices))
         return self.slices(batch_size, len(self.labels) + indices, torch.cat([boxes, plain]))
 
-    def prepare(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
+    def views(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
         rows, numbers = plan  # numbers [6, n]: left, top, right and bottom of the view, mirrored or not, brightness
         left, top, right, bottom, mirrored, light = numbers[..., None]
         first, height, width = self.photos.places[rows].T[..., None]
@@ -149,7 +149,7 @@ class ResidentPhotos(ImageSource):
         pairs = torch.lerp(pairs[0], pairs[1], down[:, :, None, None])
         views = torch.lerp(pairs[..., :3], pairs[..., 3:], across[:, None, :, None])
         views = (views * light[:, None, None]).clamp_max(255)
-        return self.normalise(views), self.device_labels[rows]
+        return views, self.device_labels[rows]
 
     def _between(self, low: Tensor, high: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
         """Return, along one axis, the pixel [n, size] before each point and how far the point is to the next pixel.

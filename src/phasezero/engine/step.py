@@ -102,12 +102,12 @@ class StepProgram:
         if self.strategies is None:
             return *self.source.prepare(plan), self.nothing
         *own, numbers = plan
-        images, labels = self.source.prepare(tuple(own))
-        if self.strategies.changes_images:
-            pixels = self.strategies.transform(self.source.pixels(images), numbers)
-            # A copy with the strides of other batches, for which the backbone is compiled.
-            images = self.source.normalise(pixels.permute(0, 2, 3, 1).clone(memory_format=torch.contiguous_format))
-        return images, labels, numbers
+        if not self.strategies.changes_images:
+            return *self.source.prepare(tuple(own)), numbers
+        pixels, labels = self.source.views(tuple(own))
+        changed = self.strategies.transform(pixels.permute(0, 3, 1, 2).float(), numbers).permute(0, 2, 3, 1)
+        # A copy with the strides of other batches, for which the backbone is compiled.
+        return self.source.normalise(changed.clone(memory_format=torch.contiguous_format)), labels, numbers
 
     def run(self, plan: BatchPlan) -> None:
         """Train one step."""

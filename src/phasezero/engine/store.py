@@ -203,9 +203,14 @@ class PhaseZeroStore:
             yield
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        with Entry(self.folder, key).lock.open("w") as file:
+        entry = Entry(self.folder, key)
+        with entry.lock.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # released with the file, even if the process dies
-            yield
+            try:
+                yield
+            finally:
+                if not entry.path.exists():  # a failed run leaves nothing; at worst two waiting runs both train it
+                    entry.lock.unlink(missing_ok=True)
 
     def keep(self, key: str, trainer: Trainer, phase: PhaseRecord, seconds: float) -> None:
         """Save a finished phase 0."""

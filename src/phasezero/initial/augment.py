@@ -139,7 +139,8 @@ class Augment(Strategy):
     def transform(self, pixels: Tensor, numbers: Tensor) -> Tensor:
         chosen, kind, strength, sign, centre_y, centre_x = numbers
         operation, level = (kind * len(OPERATIONS)).long(), (strength * LEVELS).floor()
-        changed = trivial_augment(pixels, operation, level, torch.where(sign < 0.5, -1.0, 1.0))
+        # Resized photos have fractions of grey levels, which 8-bit images do not have.
+        changed = trivial_augment(pixels.round(), operation, level, torch.where(sign < 0.5, -1.0, 1.0))
         height, width = pixels.shape[2:]
         if side := round(self.options.cutout * height):
             changed = cutout(changed, (centre_y * height).long(), (centre_x * width).long(), side)

@@ -8,6 +8,7 @@ from pathlib import Path
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from phasezero.errors import UserError
+from phasezero.identity import shortened
 from phasezero.report.style import LONG, Panel, write_panels
 from phasezero.report.tables import Runs, accuracies_of, group_classifier, seen_classes, spread
 
@@ -19,7 +20,7 @@ def draw_curves(
 ) -> None:
     """Draw a line for each group of runs, shaded by the sample standard deviation; PNG, SVG or PDF by the suffix."""
     lines, counts = [], set[int]()
-    for group in groups:
+    for group in shortened(list(groups))[0]:
         accuracies = accuracies_of(group, classifier or group_classifier(group))
         if accuracies is not None:
             averages = [sum(run) / len(run) for run in zip(*accuracies, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from phasezero.identity import Group, group_by_identity, settings_of
+from phasezero.identity import Group, group_by_identity, settings_of, shortened
 from phasezero.methods import classifier_of
 from phasezero.records.metrics import mean_and_deviation
 from phasezero.records.run import Metrics, Record
@@ -56,18 +56,21 @@ def spread(values: Sequence[float], digits: int = 2) -> Spread:
 
 def results_grid(records: Iterable[Record], *, classifier: str | None = None) -> Grid:
     """Return a row for each group of runs, by the same classifier for all or by each method's own."""
-    groups = group_by_identity(records)
+    groups, common = shortened(group_by_identity(records))
     used = {group.label: classifier or group_classifier(group) for group in groups}
     others = ", ".join(f"{label}: {name.replace('_', ' ')}" for label, name in used.items() if name != "head")
     by_which = f"head classifier; {others}"
     if len(set(used.values())) < 2:
         by_which = f"{next(iter(used.values()), 'head').replace('_', ' ')} classifier"
     columns = _phase_columns(groups)
+    header = ["run", "n", *columns, "last", "average", "forgetting", "paper"]
+    rows = [_row(group, columns, used[group.label]) for group in groups]
+    published = any(row[-1] != NOTHING for row in rows)
     return Grid(
-        ["run", "n", *columns, "last", "average", "forgetting", "paper"],
-        [_row(group, columns, used[group.label]) for group in groups],
+        header if published else header[:-1],
+        rows if published else [row[:-1] for row in rows],
         f"Accuracy in percent by the number of classes seen ({by_which}); "
-        "mean ± sample standard deviation over n runs.",
+        "mean ± sample standard deviation over n runs." + f" All runs: METHOD/{common}." * bool(common),
     )
 
 
@@ -109,7 +112,7 @@ def _row(group: Runs, columns: Sequence[str], classifier: str) -> list[Cell]:
 
 def comparison_warnings(records: Sequence[Record], classifier: str | None = None) -> list[str]:
     """Return what makes the numbers of a table incomparable; all are by `classifier`, or by each method's own."""
-    groups, warnings = group_by_identity(records), []
+    groups, warnings = shortened(group_by_identity(records))[0], []
     for what, owners in differences(groups).items():
         if classifier is None or what != CLASSIFICATION:
             values = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in owners.items())

@@ -17,6 +17,7 @@ from phasezero.engine.checkpoint import phase_checkpoint, read_facts
 from phasezero.engine.deadline import Deadline
 from phasezero.engine.resume import Saving
 from phasezero.engine.setup import check, teachers_of, trains_an_oracle
+from phasezero.engine.store import phase_zero_of
 from phasezero.errors import DivergenceError, UserError
 from phasezero.records.analysis import analysis_name
 from phasezero.records.files import remove_unfinished, slug, writable, write_whole
@@ -70,8 +71,10 @@ def run_all(
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    if store is None and any(trains_an_oracle(config) or teachers_of(config) for config in configs):
-        store = folder / "phase0"  # an oracle or a teacher is trained only once
+    phase_zeros = [(config.seed, phase_zero_of(config)) for config in configs]
+    shared = len(set(phase_zeros)) < len(configs)
+    if store is None and (shared or any(trains_an_oracle(config) or teachers_of(config) for config in configs)):
+        store = folder / "phase0"  # a shared phase 0, an oracle or a teacher is trained only once
     targets = [run_folder(folder, config) for config in configs]
     check_clashes(targets, allowed=overwrite or resume)
     data = {name: load_data(name, root) for name in dict.fromkeys(config.protocol.data for config in configs)}
