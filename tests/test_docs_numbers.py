@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from phasezero.paper.results import read_results
+from phasezero.presets import FIRST_RUN
+from phasezero.report.tables import spread
+
 ROOT = Path(__file__).parents[1]
 STEPS = ("10", "5", "2")
 Row = dict[str, str]
@@ -81,3 +85,21 @@ def test_the_table_of_the_embedded_data() -> None:
         assert [row[column] for column in columns] == [listed[name][column] for column in columns], name
     order = [float(row["average (head)"].partition(" ")[0]) for row in rows]
     assert order == sorted(order, reverse=True)
+
+
+def test_the_readmes_first_run_is_that_of_its_records() -> None:
+    records = [record for _, record in read_results(ROOT / "results" / "first_run")[0]]
+    averages: dict[str, dict[int, float]] = {}
+    for record in records:
+        metrics = record["summary"]["head"]
+        assert metrics is not None
+        label = record["name"].partition("/")[0]
+        averages.setdefault(label, {})[record["seed"]] = metrics["average_incremental_accuracy"]
+    assert {f"{label}/{FIRST_RUN[0].partition('/')[2]}" for label in averages} == set(FIRST_RUN)
+    shown = {row["run"].strip("`"): row["average"] for row in with_columns("README.md", "run", "average")}
+    assert shown == {label: str(spread(list(values.values()))) for label, values in averages.items()}
+    assert all(sorted(values) == [5, 6, 7, 8, 9] for values in averages.values())
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    for method in ("ncm", "lucir"):
+        gains = [averages[f"{method}+cwd:0.3"][seed] - averages[method][seed] for seed in range(5, 10)]
+        assert f"{spread(gains)} with `{method}`" in text

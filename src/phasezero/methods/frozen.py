@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from phasezero.data.stream import Phase
-from phasezero.methods.base import Method, trainable
+from phasezero.methods.base import Method
 from phasezero.methods.stage import PhaseImages, Stage
 from phasezero.nets import CosineHead, IncrementalModel
 from phasezero.nets.heads import Scores
@@ -98,9 +98,7 @@ class Frozen(Method):
     needs_teacher = trains_later = False
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
-        if phase.index:
-            return []
-        return [Stage("train", schedule, self.make_loss(phase), trainable(model))]
+        return [] if phase.index else super().stages(model, phase, schedule)
 
     def finish(self, model: IncrementalModel, phase: Phase, images: PhaseImages) -> None:
         head = model.head
