@@ -48,7 +48,7 @@ def test_a_plugin_file_works_in_every_command(command: Command, tmp_path: Path) 
     )
     assert record["phases"][-1]["seen_classes"] == 8
     assert record["environment"]["plugins"] == plugins.loaded_plugins()
-    assert "distil+spread/stripes/b4s2r5" in call("show", "runs")
+    assert "distil+spread " in call("show", "runs")
     call("report", "runs", "-o", "page.html")
     assert "alpha_1" in call("analyze", "runs", "--phase", "0", "--future")
     assert "distil+spread/stripes" in call("store", "store", "--verify")
@@ -71,7 +71,7 @@ def test_records_of_a_plugin_can_be_shown_without_it(command: Command, tmp_path:
     for words in (["show", "runs"], ["report", "runs"], ["results", "runs"]):
         code, out, err = command(*words)
         assert (code, err) == (0, "")
-        assert "distil+spread/stripes/b4s2r5" in out or words[0] == "report"
+        assert "distil+spread" in out or words[0] == "report"
     code, _, err = command("analyze", "runs")
     assert code == 2
     assert err.startswith("phasezero: unknown ")

@@ -248,7 +248,7 @@ def trained_state(model: IncrementalModel) -> dict[str, Tensor]:
 def load_trained(model: IncrementalModel, state: Mapping[str, Tensor]) -> None:
     """Load what `trained_state` returned, of this method or of another with the same phase 0."""
     if state.keys() != trained_state(model).keys():
-        raise UserError("the stored phase 0 is that of another model")
+        raise UserError("the stored phase 0 has other tensors than this model; remove it from the store")
     model.load_state_dict(state, strict=False)
 
 
