@@ -91,6 +91,8 @@ def test_seconds_include_a_phase_zero_from_the_store_and_count_the_share_of_a_de
     record["timing"] |= {"seconds_total": 10.0, "reused_phase_zero": True}
     assert computing_seconds(record) == 40
     record["timing"]["share_seconds"] = 5.0
+    assert computing_seconds(record) == 40  # parallel runs on a CPU have their own cores
+    record["environment"]["device"] = "cuda:0"
     assert computing_seconds(record) == 20
 
 

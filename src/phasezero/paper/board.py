@@ -106,7 +106,7 @@ def board_grid(table: Table) -> Grid:
     about = (
         "Average incremental accuracy in percent, mean ± sample standard deviation over n runs, best first. Seconds: "
         f"computing time of a run with S={steps[0] if steps else 10}, with its phase 0, by itself or as its share of "
-        "a device that several runs shared. Strict setting: one network, at most 20 exemplars per class."
+        "a GPU that several runs shared. Strict setting: one network, at most 20 exemplars per class."
     )
     return Grid(header, lines, f"{table.caption} {about}", words=2, remarks=True)
 

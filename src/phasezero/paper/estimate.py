@@ -17,7 +17,7 @@ from phasezero.errors import UserError
 from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS
 from phasezero.nets.resnet import SECONDS
-from phasezero.records.run import Record
+from phasezero.records.run import Record, device_share
 from phasezero.runs.session import CHECKPOINT, run_folder
 
 UNKNOWN = {"cpu": 6e-2, "cuda": 1e-4}
@@ -33,11 +33,8 @@ class Pace:
         self.sums: dict[tuple[str, str, str, bool], tuple[float, int]] = {}
         """Seconds and images, by device, network, what is trained (`*`: anything) and whether it is phase 0."""
         for record in records:
-            environment, timing = record["environment"], record["timing"]
+            environment, share = record["environment"], device_share(record)
             network = str(dict(leaves(record["config"])).get("network.name", "unknown"))  # from another program
-            # The share of a GPU that a run had to itself. On a CPU, parallel runs have their own cores.
-            shared = timing["seconds_total"] and environment["device"] != "cpu"
-            share = timing.get("share_seconds", timing["seconds_total"]) / timing["seconds_total"] if shared else 1.0
             for phase in record["phases"]:
                 first = phase["phase"] == 0
                 terms = [term.partition(":")[0] for term in record["initial"]] if first else []

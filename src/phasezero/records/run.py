@@ -205,6 +205,12 @@ def _metrics(phases: Sequence[PhaseRecord], classifier: str) -> Metrics | None:
     )
 
 
+def device_share(record: Record) -> float:
+    """Return the share of a GPU that a run had to itself; 1 on a CPU, where parallel runs have their own cores."""
+    timing, own = record["timing"], record["timing"]["seconds_total"]
+    return timing.get("share_seconds", own) / own if own and record["environment"]["device"] != "cpu" else 1.0
+
+
 def comparable_part(record: Record) -> dict[str, Any]:
     """Return what two runs of a configuration and seed must share bit for bit, without times, machine and versions."""
     part: dict[str, Any] = {k: v for k, v in record.items() if k not in ("timing", "environment", "phasezero")}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from phasezero.identity import Group, group_by_identity, settings_of, shortened
 from phasezero.methods import classifier_of
 from phasezero.records.metrics import mean_and_deviation
-from phasezero.records.run import Metrics, Record
+from phasezero.records.run import Metrics, Record, device_share
 from phasezero.report.grid import NOTHING, Cell, Grid, Spread
 from phasezero.report.published import published_for
 
@@ -43,10 +43,8 @@ def metrics_of(group: Runs, classifier: str) -> list[Metrics] | None:
 
 
 def computing_seconds(record: Record) -> float:
-    """Return the seconds of all phases, including a phase 0 from the store; on a shared device, the run's share."""
-    timing, own = record["timing"], record["timing"]["seconds_total"]
-    share = timing.get("share_seconds", own) / own if own else 1.0
-    return share * sum(phase["seconds"]["total"] for phase in record["phases"])
+    """Return the seconds of all phases, including a phase 0 from the store; on a shared GPU, the run's share."""
+    return device_share(record) * sum(phase["seconds"]["total"] for phase in record["phases"])
 
 
 def spread(values: Sequence[float], digits: int = 2) -> Spread:
