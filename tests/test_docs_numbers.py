@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from phasezero.paper.results import read_results
-from phasezero.presets import FIRST_RUN
+from phasezero.presets import FIRST_RUN, preset
 from phasezero.report.tables import spread
 
 ROOT = Path(__file__).parents[1]
@@ -103,3 +105,22 @@ def test_the_readmes_first_run_is_that_of_its_records() -> None:
     for method in ("ncm", "lucir"):
         gains = [averages[f"{method}+cwd:0.3"][seed] - averages[method][seed] for seed in range(5, 10)]
         assert f"{spread(gains)} with `{method}`" in text
+
+
+def test_the_guide_to_cwd_has_the_gains_of_the_study() -> None:
+    """A row of the guide has the averages without CwD and the gain of each eta, paired by seed."""
+    found: dict[tuple[str, int, float], dict[int, float]] = {}
+    for row in json.loads((ROOT / "results/cpu/study_glyphs.json").read_text())["rows"]:
+        config = preset(row["name"])
+        key = config.method.name, config.training.first.epochs, sum(one.weight for one in config.initial)
+        found.setdefault(key, {})[row["seed"]] = row["average"]
+    rows = with_columns("docs/cwd.md", "classifier", "epochs", "steps")
+    assert len(rows) == 18
+    for row in rows:
+        method, epochs = row["classifier"].lower(), int(row["epochs"])
+        plain = found[method, epochs, 0.0]
+        assert row["eta 0"] == str(spread(list(plain.values())))
+        for eta in (0.03, 0.1, 0.3, 1.0):
+            gains = [average - plain[seed] for seed, average in found[method, epochs, eta].items()]
+            assert len(gains) == 3
+            assert row[f"eta {eta:g}"] == str(replace(spread(gains), sign=True))

@@ -32,7 +32,7 @@ def main() -> None:
         machines[json.dumps(machine)] = None
         first = record["phases"][0]["accuracy"]["head"]
         numbers = [metrics["average_incremental_accuracy"], metrics["last_accuracy"], first, computing_seconds(record)]
-        average, last, start, seconds = (round(number, 3) for number in numbers)
+        average, last, start, seconds = (round(number, 6) for number in numbers)
         row = {"name": record["name"], "seed": record["seed"], "average": average, "last": last}
         rows.append({**row, "phase_0": start, "seconds": seconds})
     lines = ",\n  ".join(map(json.dumps, rows))
