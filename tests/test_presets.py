@@ -247,7 +247,7 @@ def chosen(**given: Any) -> list[str]:
 def test_the_first_run_shows_forgetting_and_its_remedies() -> None:
     assert chosen() == list(FIRST_RUN)
     labels = [name.partition("/")[0] for name in FIRST_RUN]
-    assert set(labels) == {"finetune-free", "lucir", "lucir+cwd:0.3", "ridge", "ncm", "ncm+cwd:0.3"}
+    assert set(labels) == {"joint", "finetune-free", "lucir", "lucir+cwd:0.3", "ridge", "ncm", "ncm+cwd:0.3"}
     configs = [preset(name) for name in FIRST_RUN]
     assert len({phase_zero_of(config) for config in configs}) == 3  # plain, with CwD, and that of fine-tuning
     assert all(config.training.first.epochs == 1 for config in choose_configs([], None, None, None, [], {"epochs": 1}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
@@ -82,12 +83,15 @@ def group_by_identity(made: Iterable[T]) -> list[Group[T]]:
 
 
 def shortened(groups: Sequence[Group[T]]) -> tuple[list[Group[T]], str]:
-    """Return the groups labelled by method and strategies, and the rest of their names if all groups share it."""
-    parts = [group.label.partition("/") for group in groups]
-    rests = {rest for _, _, rest in parts}
-    if len(groups) < 2 or len(rests) > 1 or rests == {""}:
+    """Return the groups, and what most of their names have in common after the method and strategies.
+
+    Groups that share it are labelled by method and strategies alone. The others keep their names.
+    """
+    rests = Counter(group.label.partition("/")[2] for group in groups)
+    common, times = max(rests.items(), key=lambda entry: entry[1], default=("", 0))
+    if not common or times < 2 or 2 * times <= len(groups):
         return list(groups), ""
-    return [replace(group, label=method) for group, (method, _, _) in zip(groups, parts, strict=True)], rests.pop()
+    return [replace(group, label=group.label.removesuffix(f"/{common}")) for group in groups], common
 
 
 def group_analyses(analyses: Iterable[Analysis]) -> list[Group[Analysis]]:

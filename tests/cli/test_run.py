@@ -38,7 +38,7 @@ def test_run_show_and_overwrite(command: Command, works: Works, tmp_path: Path) 
 
     out, _ = works("show", "there")
     assert "lucir+cwd " in out
-    assert "METHOD/glyphs/sizes4-2,epochs=1" in out  # what all runs share
+    assert "METHOD/glyphs/sizes4-2,epochs=1" in out  # what the names share
     assert "±" in out  # two seeds: mean and sample deviation
     out, _ = works("show", "there", "--format", "markdown", "--nearest-mean", "--figure", "again.svg")
     assert out.startswith("|")

@@ -9,7 +9,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from phasezero.errors import UserError
 from phasezero.identity import shortened
-from phasezero.report.style import LONG, Panel, write_panels
+from phasezero.report.style import LONG, Panel, folded, write_panels
 from phasezero.report.tables import Runs, accuracies_of, group_classifier, seen_classes, spread
 
 _INSIDE_LEGEND = 4  # with more lines, or a long label, the legend goes below the axes
@@ -20,7 +20,8 @@ def draw_curves(
 ) -> None:
     """Draw a line for each group of runs, shaded by the sample standard deviation; PNG, SVG or PDF by the suffix."""
     lines, counts = [], set[int]()
-    for group in shortened(list(groups))[0]:
+    shown, common = shortened(list(groups))
+    for group in shown:
         accuracies = accuracies_of(group, classifier or group_classifier(group))
         if accuracies is not None:
             averages = [sum(run) / len(run) for run in zip(*accuracies, strict=True)]
@@ -36,4 +37,6 @@ def draw_curves(
     inside = len(lines) <= _INSIDE_LEGEND and max(len(label) for label, _ in lines) <= LONG
     height = 3.4 if inside else 3.6 + 0.17 * len(lines)  # make room for the legend
     legend = "Run: average incremental accuracy (%)"
+    if common:
+        legend = f"{folded(f'METHOD/{common}:')}\naverage incremental accuracy (%)"
     write_panels(path, [panel], legend=legend, height=height, inside=inside, caption=caption)

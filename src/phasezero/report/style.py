@@ -152,5 +152,5 @@ def draw_legend(
 
 
 def folded(label: str) -> str:
-    """Break a label at its settings: the legend of a run with many would leave no room for the axes."""
-    return re.sub(rf"(.{{1,{LONG}}}(?:$|(?<=[, ])))", r"\1\n", label).rstrip("\n")
+    """Break a label at its settings, but not within a number: a long legend would leave no room for the axes."""
+    return re.sub(rf"(.{{1,{LONG}}}(?:$|(?<=[, ])(?!±)(?<!± )))", r"\1\n", label).rstrip("\n")

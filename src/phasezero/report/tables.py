@@ -68,7 +68,7 @@ def results_grid(records: Iterable[Record], *, classifier: str | None = None) ->
         header if published else header[:-1],
         rows if published else [row[:-1] for row in rows],
         f"Accuracy in percent by the number of classes seen ({by_which}); "
-        "mean ± sample standard deviation over n runs." + f" All runs: METHOD/{common}." * bool(common),
+        "mean ± sample standard deviation over n runs." + f" Names are short for METHOD/{common}." * bool(common),
     )
 
 
