@@ -211,7 +211,7 @@ def parse_assignments(texts: list[str]) -> dict[str, Any]:
 
 
 def parse_strategy(text: str) -> StrategyOptions:
-    """Parse `cwd:0.5`, or `cwd` for the term's default weight."""
+    """Parse `cwd:0.5`, or `cwd` for the strategy's default weight."""
     name, colon, weight = text.partition(":")
     options = STRATEGIES[name].Options
     if not colon:

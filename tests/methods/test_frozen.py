@@ -137,7 +137,7 @@ def test_lambda_is_the_best_of_a_grid_on_a_tenth_of_the_new_classes_training_ima
     assert head.hits.tolist() == hits.tolist()
     alone = make_head("ridge", width=0)
     learn(alone, by_class, [CLASSES])
-    assert float(alone.strength) == 1e-3  # phase 0's images cannot choose it
+    assert float(alone.strength) == 1e-2  # phase 0's images cannot choose it
     assert len(set(hits)) > 1
     assert float(head.strength) == max(s for s, hit in zip(STRENGTHS, hits, strict=True) if hit == hits.max())
 

@@ -19,7 +19,7 @@ from phasezero.validation import WEIGHT, Limited, option
 
 @dataclass(frozen=True)
 class StrategyOptions(Limited):
-    """Base of a term's options: its name and its weight. Each term adds its own fields.
+    """Base of a strategy's options: its name and its weight. Each strategy adds its own fields.
 
     >>> from phasezero import StrategyOptions
     >>> StrategyOptions("cwd", 0.5).label
