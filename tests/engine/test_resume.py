@@ -48,7 +48,7 @@ def test_a_stopped_run_continues_to_the_same_record(
     assert list(checkpoint.parent.iterdir()) == [checkpoint]
 
 
-@pytest.mark.parametrize(("seconds", "saved"), [(0.0, [0, 1, 2]), (1e9, [0, 2])])
+@pytest.mark.parametrize(("seconds", "saved"), [(0.0, [0, 1, 2]), (1e9, [2])])
 def test_a_large_state_is_saved_at_intervals_and_at_the_end(
     seconds: float,
     saved: list[int],
@@ -74,7 +74,7 @@ def test_a_large_state_is_saved_at_intervals_and_at_the_end(
         train(config, data=toy_data, callback=StopAfter(2), checkpoint=checkpoint)
     diary = Diary()
     resumed = train(config, data=toy_data, callback=diary, checkpoint=checkpoint)
-    assert {phase for phase, _, _ in diary.epochs} == ({1, 2} if seconds else {2})
+    assert {phase for phase, _, _ in diary.epochs} == ({0, 1, 2} if seconds else {2})
     assert comparable_part(resumed) == comparable_part(whole)
 
 

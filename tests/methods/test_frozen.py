@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,15 @@ import torch
 from torch import Tensor
 
 from phasezero.data.images import ImageData
+from phasezero.data.loader import BatchPlans
+from phasezero.engine.trainer import Trainer
 from phasezero.methods import METHODS
 from phasezero.methods.frozen import FrozenHead
 from phasezero.methods.ridge import STRENGTHS, RidgeHead
 from phasezero.presets import preset
+from phasezero.records.run import comparable_part
 from phasezero.runs.run import run
-from samples import Diary, Make, train
+from samples import Diary, Make, StopAfter, StoppedError, train
 
 FROZEN = ("ncm", "ridge", "slda")
 CLASSES, SIZE = 12, 7
@@ -205,3 +209,44 @@ def test_presets_keep_no_exemplars() -> None:
     for name in FROZEN:
         assert preset(f"{name}/cifar100/b50s10").protocol.memory == "per_class:0"
     assert preset("ridge/cifar100/b50s10").method.width == 8192
+
+
+@pytest.mark.parametrize("memory", ["per_class:0", "per_class:3"])
+def test_each_test_image_passes_the_frozen_backbone_once(
+    memory: str, toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    config = toy_config("ridge/glyphs/b50s10", protocol__memory=memory)
+    whole = Trainer(config, toy_data)
+    shown = Counter[int]()
+    batches = whole.test.test_batches
+
+    def counted(indices: Tensor, batch_size: int) -> BatchPlans:
+        shown.update(indices.tolist())
+        return batches(indices, batch_size)
+
+    whole.test.test_batches = counted  # type: ignore[method-assign]
+    results = list(whole.run())
+    assert shown == Counter(range(len(toy_data.test)))
+    for result in results:
+        again = whole.predict(whole.test, torch.cat(whole.test_by_class[: result.phase.seen]))
+        if result.phase.index == 2:  # the model is that of the last phase
+            assert {name: found.tolist() for name, found in result.predictions.by.items()} == {
+                name: found.tolist() for name, found in again.by.items()
+            }
+            assert ("nearest_mean" in again.by) == (memory != "per_class:0")
+
+
+def test_a_resumed_run_has_the_same_accuracies(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:
+    config, checkpoint = toy_config("ridge/glyphs/b50s10"), tmp_path / "checkpoint.safetensors"
+    with pytest.raises(StoppedError):
+        train(config, data=toy_data, callback=StopAfter(2), checkpoint=checkpoint)
+    assert comparable_part(train(config, data=toy_data, checkpoint=checkpoint)) == comparable_part(
+        train(config, data=toy_data)
+    )
+
+
+def test_the_fast_variant_has_a_short_cosine_schedule_in_phase_zero_only() -> None:
+    fast, usual = (preset(f"{name}+augment/cifar100/b50s10") for name in ("ridge-fast", "ridge"))
+    first = replace(usual.training.first, epochs=60, shape="cosine", milestones=(30, 45))
+    assert fast.training == replace(usual.training, first=first)
+    assert (fast.initial, fast.network, fast.protocol) == (usual.initial, usual.network, usual.protocol)

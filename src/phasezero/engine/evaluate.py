@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phasezero.data.loader import ImageSource
-from phasezero.nets import IncrementalModel, Output
+from phasezero.nets import Features, IncrementalModel, Output
 
 Labels = npt.NDArray[np.int64]
 
 CPU_BATCH = 64  # works out of its caches: 500 take a third longer
+FEATURES_AT_ONCE = 4096  # a ridge classifier maps each feature to thousands of numbers
 
 
 class Predictions(NamedTuple):
@@ -59,15 +60,42 @@ def predict(
     model: IncrementalModel, source: ImageSource, indices: Tensor, batch_size: int, means: Tensor | None
 ) -> Predictions:
     """Classify images by the largest logit of the head and by the class mean nearest to the unit feature."""
+    classifiers = _classifiers(model, means)
+
+    def answers(output: Output) -> Tensor:
+        return torch.stack([classify(output) for classify in classifiers.values()], 1)
+
+    found = evaluate_images(model, source, indices, batch_size, answers)
+    return _predictions(source, indices, classifiers, found)
+
+
+def predict_from_features(
+    model: IncrementalModel, source: ImageSource, indices: Tensor, features: Tensor, means: Tensor | None
+) -> Predictions:
+    """Classify images whose pooled features are known, as `predict` does."""
+    classifiers, was_training = _classifiers(model, means), model.training
+    model.eval()
+    with torch.inference_mode():
+        outputs = (model.classify(Features(part, ())) for part in features.split(FEATURES_AT_ONCE))
+        found = [torch.stack([classify(output) for classify in classifiers.values()], 1) for output in outputs]
+    model.train(was_training)
+    return _predictions(source, indices, classifiers, torch.cat(found))
+
+
+Classifiers = Mapping[str, Callable[[Output], Tensor]]
+
+
+def _classifiers(model: IncrementalModel, means: Tensor | None) -> Classifiers:
+    """Return what turns outputs into class positions, by classifier."""
     takes: dict[str, Callable[[Output], Tensor]] = {"head": lambda output: output.logits.argmax(1)}
     if means is not None:
         # For unit vectors the nearest mean has the largest product.
         takes["nearest_mean"] = lambda output: (F.normalize(output.features, dim=1) @ means.T).argmax(1)
     if model.head.corrects_bias:
         takes["uncorrected"] = lambda output: output.similarities.argmax(1)
+    return takes
 
-    def answers(output: Output) -> Tensor:
-        return torch.stack([take(output) for take in takes.values()], 1)
 
-    found = evaluate_images(model, source, indices, batch_size, answers).cpu().numpy().T
-    return Predictions(source.labels[indices].numpy(), dict(zip(takes, found, strict=True)))
+def _predictions(source: ImageSource, indices: Tensor, classifiers: Classifiers, found: Tensor) -> Predictions:
+    by = dict(zip(classifiers, found.cpu().numpy().T, strict=True))
+    return Predictions(source.labels[indices].numpy(), by)

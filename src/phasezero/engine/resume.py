@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +42,7 @@ def train_phases(trainer: Trainer, saving: Saving) -> Trained:
     clock, checkpoint = time.perf_counter(), saving.checkpoint
     store = PhaseZeroStore(saving.store) if saving.store is not None else None
     phases: list[PhaseRecord] = []
-    reused, key, last_save = False, "", -math.inf
+    reused, key, last_save = False, "", time.monotonic()
 
     def save(seconds: float) -> None:
         """Save the last finished phase; raise OutOfTimeError if the next phase would not be finished in time."""

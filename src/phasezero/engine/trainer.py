@@ -16,7 +16,7 @@ from phasezero.data.sources import make_source
 from phasezero.data.stream import Phase
 from phasezero.engine.callbacks import Callback, PhaseResult
 from phasezero.engine.device import Device
-from phasezero.engine.evaluate import Predictions, exemplar_means, pooled_features, predict
+from phasezero.engine.evaluate import Predictions, exemplar_means, pooled_features, predict, predict_from_features
 from phasezero.engine.setup import Setup, check
 from phasezero.engine.stage import PendingNumber, StagePass, check_collapse, check_divergence
 from phasezero.engine.streams import CAPTURE_LOCK
@@ -61,6 +61,7 @@ class Trainer:
         self.teacher: IncrementalModel | None = None
         self.phases_done, self.capture_seconds = 0, 0.0
         self._hashes: list[str] = []
+        self._frozen_features: list[Tensor] = []
 
     def _make_source(self, split: ImageSplit) -> tuple[ImageSource, list[Tensor]]:
         """Return the source of a split's batches, and the images of each class of the stream, as indices."""
@@ -158,7 +159,7 @@ class Trainer:
             clock.lap("select")
             if self.method.needs_teacher:
                 self.teacher = self.model.teacher_copy()
-            truth, by = predictions = self.predict(self.test, torch.cat(self.test_by_class[: phase.seen]))
+            truth, by = predictions = self._test(phase)
             clock.lap("evaluate")
         record = phase_record(
             phase_sizes=self.stream.sizes[: phase.index + 1],
@@ -230,9 +231,23 @@ class Trainer:
 
     def predict(self, source: ImageSource, indices: Tensor) -> Predictions:
         """Classify images of a source by every classifier of the run."""
+        return predict(self.model, source, indices, self.config.engine.test_batch_size, self._exemplar_means())
+
+    def _exemplar_means(self) -> Tensor | None:
         counts = self.memory.counts()
-        means = exemplar_means(self.train_features(self.memory.indices()), counts) if all(counts) else None
-        return predict(self.model, source, indices, self.config.engine.test_batch_size, means)
+        return exemplar_means(self.train_features(self.memory.indices()), counts) if all(counts) else None
+
+    def _test(self, phase: Phase) -> Predictions:
+        """Classify the test images of all classes seen. A frozen backbone sees each image once."""
+        indices = torch.cat(self.test_by_class[: phase.seen])
+        if self.method.trains_later:
+            return self.predict(self.test, indices)
+        for earlier in self.stream.phases[len(self._frozen_features) : phase.index + 1]:
+            own = torch.cat(self.test_by_class[earlier.old : earlier.seen])
+            size = self.config.engine.test_batch_size
+            self._frozen_features.append(pooled_features(self.model, self.test, own, size))
+        features = torch.cat(self._frozen_features)
+        return predict_from_features(self.model, self.test, indices, features, self._exemplar_means())
 
     def train_features(self, indices: Tensor) -> Tensor:
         """Return features [n, d] of training images."""
