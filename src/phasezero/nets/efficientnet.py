@@ -3,9 +3,9 @@
 The architecture is that of Google's TPU repository (models/official/efficientnet/lite): EfficientNet (Tan and Le, ICML
 2019) with ReLU6 instead of swish, without squeeze-and-excitation, and with a stem and a head whose width is fixed.
 
-Convolutions are padded as by TensorFlow ("SAME"). Where the stride is 2 and the side is even, this is a pixel less at the
-top and left than the usual padding. The published weights were trained so: with the usual padding the classifier's mean
-confidence on photos of Caltech-101 is 0.46 instead of 0.50.
+Convolutions are padded as by TensorFlow ("SAME"). Where the stride is 2 and the side is even, this is a pixel less at
+the top and left than the usual padding. The published weights were trained so: with the usual padding the classifier's
+mean confidence on photos of Caltech-101 is 0.46 instead of 0.50.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _load_hub(text: str) -> Pretrained:
         # The library reads HF_ENDPOINT when it is imported, which may have been earlier.
         path = str(hf_hub_download(f"{owner}/{repository}", file, endpoint=os.environ.get("HF_ENDPOINT") or None))
     except Exception as error:  # of many kinds: no network, no such repository, no permission
-        reason = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"backbone {text}: {file} cannot be downloaded: {reason}") from error
     page = f"https://huggingface.co/{owner}/{repository}"
     return _load(Path(path), text, f"see {page}", f"{page} ({file})")
