@@ -33,12 +33,20 @@ class SlowResNet:
         x = self.convolve(x, f"{name}.0", f"{name}.1", stride).clamp_min(0)
         return F.max_pool2d(x, 3, stride=2, padding=1) if pool else x
 
+    def branch(self, x: Tensor, block: str, stride: int) -> Tensor:
+        """The stride is that of the first 3x3 convolution: of the second layer in a block of three."""
+        if f"{block}.bn3.weight" in self.state:
+            out = self.convolve(x, f"{block}.conv1", f"{block}.bn1").clamp_min(0)
+            out = self.convolve(out, f"{block}.conv2", f"{block}.bn2", stride).clamp_min(0)
+            return self.convolve(out, f"{block}.conv3", f"{block}.bn3")
+        out = self.convolve(x, f"{block}.conv1", f"{block}.bn1", stride).clamp_min(0)
+        return self.convolve(out, f"{block}.conv2", f"{block}.bn2")
+
     def stage(self, x: Tensor, name: str, stride: int, relus: Sequence[bool], padded: bool = False) -> Tensor:
         """`relus`: whether a ReLU follows each sum. `padded`: shortcuts without parameters (PODNet's ResNet-32)."""
         for index, relu in enumerate(relus):
             block = f"{name}.{index}"
-            out = self.convolve(x, f"{block}.conv1", f"{block}.bn1", stride).clamp_min(0)
-            out = self.convolve(out, f"{block}.conv2", f"{block}.bn2")
+            out = self.branch(x, block, stride)
             if out.shape != x.shape and padded:
                 x = torch.cat([x[:, :, ::2, ::2], 0 * x[:, :, ::2, ::2]], 1)
             elif out.shape != x.shape:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from phasezero.nets import NETWORKS
-from phasezero.nets.resnet import BasicBlock, BatchNorm, PaddedSubsampling
+from phasezero.nets import BACKBONES, NETWORKS, ResNet
+from phasezero.nets.resnet import BasicBlock, BatchNorm, Bottleneck, PaddedSubsampling
 
 
 class Plan(NamedTuple):
@@ -22,13 +23,18 @@ class Plan(NamedTuple):
     """Kernel, stride, and whether a pooling follows."""
     relus: str = "all"
     """After which sums but the very last: all, not the last of a stage (inner), or none."""
+    expansion: int = 1
+    """4 for blocks of three convolutions, which give four times the width."""
 
 
 EIGHTEEN = ((64, 2, 1), (128, 2, 2), (256, 2, 2), (512, 2, 2))
+THIRTY_FOUR = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
 SMALL = ((16, 1, 1), (32, 1, 2), (64, 1, 2))
 PLANS = {
     "resnet18-cifar": Plan(EIGHTEEN, (3, 1, False)),
     "resnet18": Plan(EIGHTEEN, (7, 2, True)),
+    "resnet34": Plan(THIRTY_FOUR, (7, 2, True)),
+    "resnet50": Plan(THIRTY_FOUR, (7, 2, True), expansion=4),
     "resnet32": Plan(((16, 5, 1), (32, 5, 2), (64, 5, 2)), (3, 1, False)),
     "resnet-glyphs": Plan(SMALL, (3, 2, False)),
     "resnet18-cifar-podnet": Plan(EIGHTEEN, (3, 1, False), "inner"),
@@ -37,11 +43,17 @@ PLANS = {
     "resnet-glyphs-podnet": Plan(SMALL, (3, 2, False), "inner"),
 }
 every_network = pytest.mark.parametrize("name", PLANS)
-small_networks = pytest.mark.parametrize("name", [name for name in PLANS if "18" not in name])
+small_networks = pytest.mark.parametrize("name", [name for name in PLANS if "glyphs" in name or "32" in name])
+# ResNet-50 takes long in float64: a small network has its blocks.
+BOTTLENECKS = {"bottlenecks": Plan(((8, 2, 1), (16, 1, 2)), (7, 2, True), expansion=4)}
+FORWARD = {name: (NETWORKS[name], plan) for name, plan in PLANS.items() if name != "resnet50"}
+FORWARD |= {
+    name: (partial(ResNet, (8, 16), (2, 1), "imagenet", kind=Bottleneck), plan) for name, plan in BOTTLENECKS.items()
+}
 
 
 def test_every_network_is_tested_and_has_a_line_of_phasezero_list() -> None:
-    assert set(NETWORKS) == {*PLANS, "alexnet-3d"}  # which has tests of its own
+    assert set(NETWORKS) == {*PLANS, "alexnet-3d", *BACKBONES}  # the others have tests of their own
     assert all(0 < len(NETWORKS.summaries[name]) <= 56 for name in NETWORKS)
 
 
@@ -55,11 +67,15 @@ def count_by_hand(plan: Plan, channels: int) -> int:
     inputs = plan.stages[0][0]
     total = layer(channels, inputs, plan.stem[0])
     for width, blocks, _ in plan.stages:
+        outputs = width * plan.expansion
         for _ in range(blocks):
-            total += layer(inputs, width, 3) + layer(width, width, 3)
-            if inputs != width and plan.relus != "none":
-                total += layer(inputs, width, 1)
-            inputs = width
+            if plan.expansion == 1:
+                total += layer(inputs, width, 3) + layer(width, width, 3)
+            else:
+                total += layer(inputs, width, 1) + layer(width, width, 3) + layer(width, outputs, 1)
+            if inputs != outputs and plan.relus != "none":
+                total += layer(inputs, outputs, 1)
+            inputs = outputs
     return total
 
 
@@ -75,8 +91,10 @@ def test_parameter_count(name: str) -> None:
 
 
 def test_published_parameter_counts() -> None:
-    """torchvision's ResNet-18 has 11,689,512, of which 513,000 are its last layer's."""
+    """torchvision's, without the last layer of 1000 classes."""
     assert count("resnet18") == 11_689_512 - 512 * 1000 - 1000
+    assert count("resnet34") == 21_797_672 - 512 * 1000 - 1000
+    assert count("resnet50") == 25_557_032 - 2048 * 1000 - 1000
     assert count("resnet18-podnet") == count("resnet18") - (7 * 7 - 3 * 3) * 3 * 64
     assert count("resnet18-cifar") == count("resnet18-cifar-podnet") == 11_168_832
 
@@ -86,6 +104,8 @@ def test_published_parameter_counts() -> None:
     [
         ("resnet18-cifar", (3, 32), [(64, 32), (128, 16), (256, 8), (512, 4)]),
         ("resnet18", (3, 224), [(64, 56), (128, 28), (256, 14), (512, 7)]),
+        ("resnet34", (3, 224), [(64, 56), (128, 28), (256, 14), (512, 7)]),
+        ("resnet50", (3, 224), [(256, 56), (512, 28), (1024, 14), (2048, 7)]),
         ("resnet32", (3, 32), [(16, 32), (32, 16), (64, 8)]),
         ("resnet-glyphs", (1, 28), [(16, 14), (32, 7), (64, 4)]),
         ("resnet18-cifar-podnet", (3, 32), [(64, 32), (128, 16), (256, 8), (512, 4)]),
@@ -119,24 +139,25 @@ def maps_by_hand(slow: Any, plan: Plan, images: Tensor, last_relu: bool) -> list
     return maps
 
 
-@every_network
+@pytest.mark.parametrize("name", FORWARD)
 @pytest.mark.parametrize("last_relu", [False, True])
 def test_forward_pass(
     name: str, last_relu: bool, slow_resnet: Callable[..., Any], stir: Callable[[nn.Module], None]
 ) -> None:
     torch.manual_seed(0)
-    network = NETWORKS[name](last_relu=last_relu).double()
+    make, plan = FORWARD[name]
+    network = make(last_relu=last_relu).double()
     stir(network)
     images = torch.randn(2, 3, 20, 16, dtype=torch.float64)
     for training in (False, True):
         with torch.no_grad():
-            expected = maps_by_hand(slow_resnet(network.state_dict(), training), PLANS[name], images, last_relu)
+            expected = maps_by_hand(slow_resnet(network.state_dict(), training), plan, images, last_relu)
             found = network.train(training)(images)
         for one, other in zip(found.maps, expected, strict=True):
             assert torch.allclose(one, other, rtol=1e-9, atol=1e-9)
         assert torch.allclose(found.pooled, expected[-1].mean((2, 3)), rtol=1e-9, atol=1e-9)
         signed = [bool((each < 0).any()) for each in found.maps]
-        assert signed == [PLANS[name].relus != "all"] * (len(signed) - 1) + [not last_relu]
+        assert signed == [plan.relus != "all"] * (len(signed) - 1) + [not last_relu]
 
 
 @small_networks

@@ -1,4 +1,4 @@
-"""Residual networks: ResNet-18 for small and for large images, ResNet-32, and a small ResNet for glyphs.
+"""Residual networks: ResNet-18 for small and for large images, ResNet-34, 50 and 32, and a small ResNet for glyphs.
 
 `forward` returns the pooled features and the output map of each stage, which PODNet distils. The last block's second
 normalisation, its sum and the pooling are computed at least in float32, whatever the precision of the convolutions,
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -58,8 +58,8 @@ class SingleValueNorm(nn.modules.batchnorm._BatchNorm):
 class BatchNorm(SingleValueNorm, nn.BatchNorm2d):
     """Skip counting batches, which costs a kernel per layer and step. Only `momentum=None` reads the count."""
 
-    def __init__(self, features: int) -> None:
-        super().__init__(features)
+    def __init__(self, features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__(features, eps, momentum)
         self.num_batches_tracked = None
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any) -> None:
@@ -67,13 +67,15 @@ class BatchNorm(SingleValueNorm, nn.BatchNorm2d):
         super()._load_from_state_dict(state_dict, prefix, {**local_metadata, "version": 2}, *others)
 
 
-class BasicBlock(nn.Module):
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = BatchNorm(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = BatchNorm(outputs)
+class ResidualBlock(nn.Module):
+    """Base of blocks: a ReLU of the sum of a branch and a shortcut. The branch ends with `last_norm`."""
+
+    expansion: ClassVar[int] = 1
+    """Output channels for each channel of the stage's width."""
+    last_norm_name: str
+
+    def add_shortcut(self, inputs: int, outputs: int, stride: int) -> None:
+        """Add the modules that follow the branch. Subclasses call this after theirs, which draw their weights first."""
         self.relu = nn.ReLU()
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
@@ -81,12 +83,59 @@ class BasicBlock(nn.Module):
         self.last_relu: nn.Module = nn.ReLU()
         self.is_last = False
 
+    @property
+    def last_norm(self) -> BatchNorm:
+        norm: BatchNorm = getattr(self, self.last_norm_name)
+        return norm
+
+    def run_branch(self, x: Tensor) -> Tensor:
+        """Run the branch up to its last convolution."""
+        raise NotImplementedError
+
     def forward(self, x: Tensor) -> Tensor:
-        out, identity = self.conv2(self.relu(self.bn1(self.conv1(x)))), self.shortcut(x)
+        out, identity = self.run_branch(x), self.shortcut(x)
         if self.is_last:
             out, identity = at_least_float32(out), at_least_float32(identity)
-        result: Tensor = self.last_relu(self.bn2(out) + identity)
+        result: Tensor = self.last_relu(self.last_norm(out) + identity)
         return result
+
+
+class BasicBlock(ResidualBlock):
+    last_norm_name = "bn2"
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = BatchNorm(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = BatchNorm(outputs)
+        self.add_shortcut(inputs, outputs, stride)
+
+    def run_branch(self, x: Tensor) -> Tensor:
+        out: Tensor = self.conv2(self.relu(self.bn1(self.conv1(x))))
+        return out
+
+
+class Bottleneck(ResidualBlock):
+    """ResNet-50's block. The 3x3 convolution has the stride, as in torchvision ("v1.5") and all its weights."""
+
+    expansion = 4
+    last_norm_name = "bn3"
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        width = outputs // self.expansion
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = BatchNorm(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.bn2 = BatchNorm(width)
+        self.conv3 = nn.Conv2d(width, outputs, 1, bias=False)
+        self.bn3 = BatchNorm(outputs)
+        self.add_shortcut(inputs, outputs, stride)
+
+    def run_branch(self, x: Tensor) -> Tensor:
+        out: Tensor = self.conv3(self.relu(self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))))
+        return out
 
 
 class Backbone(nn.Module):
@@ -103,7 +152,7 @@ class Backbone(nn.Module):
 
 
 class ResNet(Backbone):
-    """Stages of basic blocks.
+    """Stages of basic blocks, or of another kind of block.
 
     `last_relu=False` removes the ReLU after the last block, which gives signed features, as in every LUCIR
     implementation (LUCIR sec. 4.1). `signed` removes it at the end of the other stages, and initialises the last
@@ -111,7 +160,14 @@ class ResNet(Backbone):
     """
 
     def __init__(
-        self, widths: Sizes, blocks: Sizes, stem: Stem, signed: bool = False, channels: int = 3, last_relu: bool = False
+        self,
+        widths: Sizes,
+        blocks: Sizes,
+        stem: Stem,
+        signed: bool = False,
+        channels: int = 3,
+        last_relu: bool = False,
+        kind: type[BasicBlock] | type[Bottleneck] = BasicBlock,
     ) -> None:
         super().__init__()
         inputs = widths[0]
@@ -124,9 +180,10 @@ class ResNet(Backbone):
         for index, (width, count) in enumerate(zip(widths, blocks, strict=True)):
             stage = nn.Sequential()
             for place in range(count):
-                block = BasicBlock(inputs, width, stride=2 if index > 0 and place == 0 else 1)
+                outputs = width * kind.expansion
+                block = kind(inputs, outputs, stride=2 if index > 0 and place == 0 else 1)
                 stage.append(block)
-                inputs = width
+                inputs = outputs
             if signed:
                 block.last_relu = nn.Identity()
             self.stages.append(stage)
@@ -136,8 +193,8 @@ class ResNet(Backbone):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            if isinstance(module, BasicBlock) and signed:
-                nn.init.zeros_(module.bn2.weight)
+            if isinstance(module, ResidualBlock) and signed:
+                nn.init.zeros_(module.last_norm.weight)
 
     def forward(self, images: Tensor) -> Features:
         maps = [self.stem(images)]
@@ -224,6 +281,7 @@ def fits_network(name: str, wanted: type[Backbone]) -> bool:
 
 # Widths and blocks of stages.
 RESNET18 = (64, 128, 256, 512), (2, 2, 2, 2)
+RESNET34 = (64, 128, 256, 512), (3, 4, 6, 3)  # and ResNet-50, with bottlenecks
 RESNET32 = (16, 32, 64), (5, 5, 5)
 GLYPHS = (16, 32, 64), (1, 1, 1)
 pod = partial(ResNet, signed=True)  # PODNet's
@@ -231,6 +289,8 @@ pod = partial(ResNet, signed=True)  # PODNet's
 register_network("resnet18-cifar", "ResNet-18 for 32 x 32 images")(partial(ResNet, *RESNET18, stem="conv3"))
 register_network("resnet18-cifar-podnet", "resnet18-cifar as PODNet has it")(partial(pod, *RESNET18, stem="conv3"))
 register_network("resnet18", "ResNet-18 for 224 x 224 images")(partial(ResNet, *RESNET18, stem="imagenet"))
+register_network("resnet34", "ResNet-34 for 224 x 224 images")(partial(ResNet, *RESNET34, stem="imagenet"))
+register_network("resnet50", "ResNet-50 for 224 x 224 images")(partial(ResNet, *RESNET34, "imagenet", kind=Bottleneck))
 register_network("resnet18-podnet", "resnet18 as PODNet has it")(partial(pod, *RESNET18, stem="conv3-pool"))
 register_network("resnet32", "LUCIR's narrow ResNet-32")(partial(ResNet, *RESNET32, stem="conv3"))
 register_network("resnet32-podnet", "PODNet's ResNet-32 for CIFAR-100")(RebuffiResNet)
