@@ -25,7 +25,7 @@ from phasezero.methods import METHODS, MethodOptions
 from phasezero.methods.lucir import Lucir
 from phasezero.nets import NETWORKS
 from phasezero.schedule import Training
-from phasezero.validation import BATCH_SIZE, POSITIVE, Limited, check_number, check_printable, option
+from phasezero.validation import BATCH_SIZE, POSITIVE, WEIGHT, Limited, check_number, check_printable, option
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,17 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(Limited):
     name: str = "resnet18-cifar"
     last_relu: bool = False  # LUCIR and its descendants remove the ReLU before the pooling
+    weights: str = option("", before="")  # what nets.load_backbone reads; empty: random numbers
+    # Learning rate of the backbone relative to the rest of the model; 0 freezes it from the beginning.
+    backbone_lr: float = option(1.0, **WEIGHT, before=1.0)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         NETWORKS[self.name]
+        check_printable("network.weights", self.weights)
 
 
 @dataclass(frozen=True)
@@ -143,8 +148,9 @@ class RunConfig:
 def complete(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record's configuration, with newer settings at the values that runs had before these existed."""
     sections = dict(config)
-    if "engine" in config:
-        sections["engine"] = _complete(config["engine"])
+    for name, kind in (("engine", Engine), ("network", Network)):
+        if name in config:
+            sections[name] = _before(kind) | dict(config[name])
     if "method" in config:
         sections["method"] = _complete(config["method"], METHODS)
     if "initial" in config:
@@ -152,13 +158,15 @@ def complete(config: Mapping[str, Any]) -> dict[str, Any]:
     return sections
 
 
-def _complete(values: Mapping[str, Any], registry: Any = None) -> dict[str, Any]:
-    """Complete the engine's settings, or the options of a method or term if it is registered."""
-    if registry is not None and values["name"] not in registry:
-        return dict(values)
-    kind = Engine if registry is None else registry[values["name"]].Options
-    before = {field.name: field.metadata["before"] for field in dataclasses.fields(kind) if "before" in field.metadata}
-    return before | dict(values)
+def _complete(values: Mapping[str, Any], registry: Any) -> dict[str, Any]:
+    """Complete the options of a method or term, if it is registered."""
+    known = values["name"] in registry
+    return (_before(registry[values["name"]].Options) if known else {}) | dict(values)
+
+
+def _before(kind: type) -> dict[str, Any]:
+    """Return the values that runs had before these fields existed."""
+    return {field.name: field.metadata["before"] for field in dataclasses.fields(kind) if "before" in field.metadata}
 
 
 def load_yaml(path: str | Path) -> RunConfig:

@@ -47,7 +47,7 @@ def learn(head: FrozenHead, by_class: Sequence[Tensor], sizes: Sequence[int]) ->
     old = 0
     for size in sizes:
         head.grow(size, torch.Generator().manual_seed(old))
-        head.prepare(old, by_class[old : old + size])
+        head.prepare(old, by_class[old : old + size], unseen=old > 0)
         for position in range(old, old + size):
             head.add(position, by_class[position])
         head.update()
@@ -146,11 +146,32 @@ def test_lambda_is_the_best_of_a_grid_on_a_tenth_of_the_new_classes_training_ima
     assert float(head.strength) == max(s for s, hit in zip(STRENGTHS, hits, strict=True) if hit == hits.max())
 
 
-def test_classes_with_fewer_than_ten_images_keep_the_usual_lambda() -> None:
+def test_of_fewer_than_ten_images_the_last_helps_to_choose_lambda() -> None:
+    head, by_class = make_head("ridge", width=0), clusters()
+    few = [own[:3] for own in by_class]
+    learn(head, few, (6, 6))
+    hits = np.zeros(len(STRENGTHS))
+    shown = [own.double().numpy() for own in few[:6]] + [own[:2].double().numpy() for own in few[6:]]
+    for place, strength in enumerate(STRENGTHS):
+        weights = ridge_by_hand(shown, strength)
+        hits[place] = sum((few[k][2].double().numpy() @ weights.T).argmax() == k for k in range(6, CLASSES))
+    assert head.hits.tolist() == hits.tolist()
+    assert 0 < hits.max() < 6 or len(set(hits)) > 1
+
+
+def test_single_images_keep_the_usual_lambda() -> None:
     head = make_head("ridge", width=0)
     before = float(head.strength)
-    learn(head, [own[:9] for own in clusters()], (6, 6))
+    learn(head, [own[:1] for own in clusters()], (6, 6))
     assert float(head.strength) == before
+
+
+def test_phase_zero_chooses_lambda_only_if_its_images_are_new_to_the_backbone() -> None:
+    for unseen in (False, True):
+        head = make_head("ridge", width=0)
+        head.grow(CLASSES, torch.Generator())
+        head.prepare(0, clusters(), unseen)
+        assert bool(head.hits.any()) == unseen
 
 
 @pytest.mark.parametrize("name", FROZEN)

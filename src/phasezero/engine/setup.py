@@ -17,7 +17,7 @@ from phasezero.errors import UserError
 from phasezero.initial import STRATEGIES
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
-from phasezero.nets import NETWORKS, fits_network
+from phasezero.nets import NETWORKS, Pretrained, fits_network, load_backbone
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ def check(config: RunConfig, data: ImageData) -> Setup:
     if not fits_network(network, method.network):
         fitting = ", ".join(name for name in NETWORKS if fits_network(name, method.network))
         raise UserError(f"method {config.method.name!r} does not work with network.name={network}; choose {fitting}")
+    if config.network.weights:
+        loaded = load_backbone(config.network.weights)
+        if loaded.name != network:
+            raise UserError(f"network.weights are those of {loaded.name}; set network.name={loaded.name}")
+        data = prepared_for(data, loaded)
     for one in config.initial:
         if one.file and not Path(one.file).is_file():
             raise UserError(f"initial {one.name}: no such file: {one.file}")
@@ -47,6 +52,17 @@ def check(config: RunConfig, data: ImageData) -> Setup:
     device = Device.choose(config.engine, config.training.first.steps(first))
     photos = choose_photos(config.engine.photos, data, device.torch)
     return Setup(stream, device, photos, images_by_phase(config, stream, sizes.tolist()))
+
+
+def prepared_for(data: ImageData, loaded: Pretrained) -> ImageData:
+    """Return the data with the preparation that pretrained weights expect; they need image files."""
+    if data.in_memory:
+        raise UserError(
+            f"network.weights: {loaded.name} reads photos of {loaded.size} pixels, and data {data.name!r} has images "
+            "in memory; use folder:PATH, or phasezero.Learner for arrays"
+        )
+    prepared = replace(data.preparation, mean=loaded.mean, std=loaded.std, size=loaded.size, resize=loaded.resize)
+    return replace(data, preparation=prepared)
 
 
 def stream_of(protocol: Protocol, classes: int) -> ClassStream:

@@ -80,7 +80,7 @@ class StagePass:
     def epoch(self, epoch: int, rng: torch.Generator) -> PendingNumber:
         """Train one epoch (on a GPU: queue it) and return the mean loss over its images."""
         self.model.train(self.stage.batch_statistics)
-        self.program.learning_rate.fill_(self.stage.schedule.lr_at(epoch))
+        self.program.set_learning_rate(self.stage.schedule.lr_at(epoch))
         self.program.loss_sum.zero_()
         with self.gradients():
             for plan in self.batches(rng):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,8 +75,13 @@ class StepProgram:
         self.capture_seconds = 0.0
         self.nothing = torch.empty(0, 0, device=device)
         self.learning_rate = torch.tensor(stage.schedule.lr, device=device)
+        self.backbone_rate = self.learning_rate * model.backbone_lr
         momentum, decay = stage.schedule.momentum, stage.schedule.weight_decay
-        self.optimizer = torch.optim.SGD(stage.parameters, self.learning_rate, momentum, weight_decay=decay, fused=True)
+        inside = set(map(id, model.backbone.parameters())) if model.backbone_lr != 1 else set()
+        slow, rest = ([one for one in stage.parameters if (id(one) in inside) == side] for side in (True, False))
+        groups: list[Any] = [{"params": slow, "lr": self.backbone_rate}, {"params": rest}]
+        groups = [group for group in groups if group["params"]]
+        self.optimizer = torch.optim.SGD(groups, self.learning_rate, momentum, weight_decay=decay, fused=True)
         for parameter in stage.parameters:
             # Zero momentum gives the same first step as no momentum, without a first-step branch in the capture.
             self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
@@ -90,6 +96,10 @@ class StepProgram:
         self.scaling = LossScale(device) if model.half_precision == torch.float16 else None
         if self.scaling is not None:
             self.optimizer.found_inf = self.scaling.overflow  # type: ignore[attr-defined]
+
+    def set_learning_rate(self, rate: float) -> None:
+        self.learning_rate.fill_(rate)
+        self.backbone_rate.fill_(rate * self.model.backbone_lr)
 
     def compute_loss(
         self, images: Tensor, labels: Tensor, found: Features, teacher: Output | None, numbers: Tensor

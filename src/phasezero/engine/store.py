@@ -45,10 +45,10 @@ NOT_READ = {"name", "method.variant", "engine.loss_limit"} | {
     f"protocol.{name}" for name in ("base", "step", "phase_sizes", "selection")
 }
 """Fields that a finished phase 0 does not depend on, in addition to those declared with `later`."""
-REPLACED = {"protocol.data", "protocol.class_order", "protocol.memory", "method.name"} | {
+REPLACED = {"protocol.data", "protocol.class_order", "protocol.memory", "method.name", "network.weights"} | {
     f"engine.{name}" for name in ("device", "precision", "engine", "threads", "photos")
 }
-"""Fields that the key replaces by their results: classes, images, exemplars per class, device and precision."""
+"""Fields that the key replaces by their results: classes, images, exemplars per class, weights, device, precision."""
 
 CODE = (
     "data/*",
@@ -85,7 +85,8 @@ def _first_values(value: Any) -> Any:
 def phase_zero_of(config: RunConfig) -> str:
     """Return a text that is equal for configurations that share their phase 0 on the same machine."""
     protocol = config.protocol
-    inputs = [protocol.data, protocol.class_order, protocol.first_classes, phase_zero_settings(config)]
+    own = [protocol.data, protocol.class_order, protocol.first_classes, config.network.weights]
+    inputs = [*own, phase_zero_settings(config)]
     return json.dumps(inputs, sort_keys=True)
 
 
@@ -99,6 +100,7 @@ def phase_zero_key(trainer: Trainer, made_in: Environment | None = None) -> str:
         "data": trainer.data.name,
         "images": trainer.contents(order[: trainer.stream.phases[0].seen]),
         "preparation": asdict(trainer.data.preparation),
+        "weights": trainer.pretrained.sha256 if trainer.pretrained is not None else "",
         "device": [made_in["device_name"], made_in["precision"], made_in["engine"], made_in.get("photos")],
         # Rounding depends on the number of threads.
         "threads": made_in["threads"] if made_in["device"] == "cpu" else 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,14 +17,14 @@ from phasezero.data.stream import Phase
 from phasezero.engine.callbacks import Callback, PhaseResult
 from phasezero.engine.device import Device
 from phasezero.engine.evaluate import Predictions, exemplar_means, pooled_features, predict, predict_from_features
-from phasezero.engine.setup import Setup, check
+from phasezero.engine.setup import Setup, check, prepared_for
 from phasezero.engine.stage import PendingNumber, StagePass, check_collapse, check_divergence
 from phasezero.engine.streams import CAPTURE_LOCK
 from phasezero.errors import UserError
 from phasezero.initial import STRATEGIES, OracleProvider, Strategies
 from phasezero.memory import ExemplarMemory, MemoryRule
 from phasezero.methods import METHODS, Stage
-from phasezero.nets import NETWORKS, IncrementalModel
+from phasezero.nets import NETWORKS, Backbone, IncrementalModel, Pretrained, load_backbone
 from phasezero.records.metrics import confusion_matrix
 from phasezero.records.run import PhaseRecord, class_hash, phase_record
 from phasezero.seeding import derive_seed, generator, seeded_globally
@@ -40,9 +40,16 @@ class Trainer:
         callback: Callback | None = None,
         provider: OracleProvider | None = None,
         setup: Setup | None = None,
+        pretrained: Pretrained | None = None,
     ) -> None:
-        """Prepare a run; `setup` is the result of `check` on this configuration and data, if available."""
-        self.config, self.data = config, data
+        """Prepare a run; `setup` is the result of `check` on this configuration and data, if available.
+
+        `pretrained` is a loaded backbone. Without it the configuration says which weights to load, if any.
+        """
+        if pretrained is None and config.network.weights:
+            pretrained = load_backbone(config.network.weights)
+        self.config, self.pretrained = config, pretrained
+        self.data = data = data if pretrained is None else prepared_for(data, pretrained)
         self.callback, self.provider = callback or Callback(), provider
         self.setup = setup or check(config, data)
         self.stream, self.device = self.setup.stream, self.setup.device
@@ -53,9 +60,13 @@ class Trainer:
         self.method = METHODS[config.method.name](config.method)
         self.memory = ExemplarMemory(MemoryRule.parse(config.protocol.memory), config.protocol.selection)
         with seeded_globally(derive_seed(config.seed, "network")):
-            channels = len(data.preparation.mean)
-            backbone = NETWORKS[config.network.name](channels=channels, last_relu=config.network.last_relu)
+            if pretrained is not None:
+                backbone: Backbone = pretrained.network
+            else:
+                channels = len(data.preparation.mean)
+                backbone = NETWORKS[config.network.name](channels=channels, last_relu=config.network.last_relu)
             model = IncrementalModel(backbone, self.method.make_head(backbone.feature_size))
+        model.set_backbone_lr(config.network.backbone_lr)
         model.keep_maps = self.method.needs_maps
         self.model = self.device.place(model)
         self.teacher: IncrementalModel | None = None
@@ -94,7 +105,11 @@ class Trainer:
         for phase in self.stream.phases[:phases_done]:
             self.grow(phase)
         self.model.load_state_dict(model)
-        self.memory.by_class = list(exemplars)
+        self.continue_from(phases_done, self.model, exemplars)
+
+    def continue_from(self, phases_done: int, model: IncrementalModel, exemplars: Sequence[Tensor]) -> None:
+        """Continue with the model and the exemplars of finished phases."""
+        self.model, self.memory.by_class = model, list(exemplars)
         if self.method.needs_teacher:
             self.teacher = self.model.teacher_copy()
         self.phases_done = phases_done
@@ -110,6 +125,10 @@ class Trainer:
             yield result
 
     def _run_phase(self, phase: Phase) -> PhaseResult:
+        return self._evaluate(phase, self.train_phase(phase))
+
+    def train_phase(self, phase: Phase) -> PhaseTraining:
+        """Train a phase and choose its exemplars, without a test."""
         clock, self.capture_seconds = _Clock(self.device), 0.0
         if self.device.torch.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device.torch)
@@ -132,7 +151,9 @@ class Trainer:
             losses |= self._run_stage(stage, phase, images, indices, strategies, is_main=not losses)
             clock.lap(stage.name)
         clock.laps.setdefault("train", 0.0)  # a frozen backbone
-        return self._finish_phase(phase, images, clock, losses, train_images or sum(map(len, images.new)))
+        self._finish_phase(phase, images)
+        clock.lap("select")
+        return PhaseTraining(clock, losses, train_images or sum(map(len, images.new)))
 
     def reuse_phase_zero(self, trained: Mapping[str, Tensor], record: PhaseRecord) -> PhaseResult:
         """Continue from another run's trained phase 0: choose exemplars and evaluate, as after training."""
@@ -143,30 +164,34 @@ class Trainer:
             self.grow(phase)
             self.method.begin(self.model, phase, images)
             load_trained(self.model, trained)
-            result = self._finish_phase(phase, images, clock, record["loss"], record["train_images"])
+            self._finish_phase(phase, images)
+            clock.lap("select")
+            result = self._evaluate(phase, PhaseTraining(clock, record["loss"], record["train_images"]))
         self.phases_done = 1
         return result
 
-    def _finish_phase(
-        self, phase: Phase, images: _PhaseImages, clock: _Clock, losses: dict[str, list[float]], train_images: int
-    ) -> PhaseResult:
-        """Choose exemplars, evaluate, and build the result of a phase whose stages are trained."""
+    def _finish_phase(self, phase: Phase, images: _PhaseImages) -> None:
+        """Choose the exemplars of a phase whose stages are trained, and copy the teacher of the next phase."""
         with CAPTURE_LOCK:
             one_of_each = torch.stack([own[0] for own in images.new])
             check_collapse(self.train_features(one_of_each), f"phase {phase.index}")
             self.method.finish(self.model, phase, images)
             self.memory.by_class = list(self.method.exemplars(images))
-            clock.lap("select")
             if self.method.needs_teacher:
                 self.teacher = self.model.teacher_copy()
+
+    def _evaluate(self, phase: Phase, training: PhaseTraining) -> PhaseResult:
+        """Test the model and build the result of a phase."""
+        clock = training.clock
+        with CAPTURE_LOCK:
             truth, by = predictions = self._test(phase)
             clock.lap("evaluate")
         record = phase_record(
             phase_sizes=self.stream.sizes[: phase.index + 1],
             confusions={name: confusion_matrix(truth, found, phase.seen) for name, found in by.items()},
-            train_images=train_images,
+            train_images=training.images,
             memory_per_class=self.memory.counts(),
-            loss=losses,
+            loss=training.losses,
             seconds={**clock.laps, "total": sum(clock.laps.values())},
         )
         if self.model.head.statistics:
@@ -265,6 +290,15 @@ def load_trained(model: IncrementalModel, state: Mapping[str, Tensor]) -> None:
     if state.keys() != trained_state(model).keys():
         raise UserError("the stored phase 0 has other tensors than this model; remove it from the store")
     model.load_state_dict(state, strict=False)
+
+
+@dataclass(frozen=True)
+class PhaseTraining:
+    """The training of a phase: its clock, the mean loss of each epoch by stage, and the number of images."""
+
+    clock: _Clock
+    losses: dict[str, list[float]]
+    images: int
 
 
 class _PhaseImages:

@@ -61,8 +61,11 @@ class FrozenHead(CosineHead):
         """Return what is summed: the features, or a map of them."""
         return features
 
-    def prepare(self, old: int, by_class: Sequence[Tensor]) -> None:
-        """Choose settings from the features of new classes, before these are added after `old` classes."""
+    def prepare(self, old: int, by_class: Sequence[Tensor], unseen: bool) -> None:
+        """Choose settings from the features of new classes, before these are added after `old` classes.
+
+        `unseen` says that the backbone has not been trained on these images.
+        """
 
     def add(self, position: int, features: Tensor) -> None:
         """Add images of a class."""
@@ -98,13 +101,14 @@ class Frozen(Method):
     needs_teacher = trains_later = False
 
     def stages(self, model: IncrementalModel, phase: Phase, schedule: Schedule) -> list[Stage]:
-        return [] if phase.index else super().stages(model, phase, schedule)
+        trains = phase.index == 0 and model.backbone_lr > 0  # pretrained weights may stay as they are
+        return super().stages(model, phase, schedule) if trains else []
 
     def finish(self, model: IncrementalModel, phase: Phase, images: PhaseImages) -> None:
         head = model.head
         assert isinstance(head, FrozenHead)
         by_class = [images.class_features(position) for position in range(phase.old, phase.seen)]
-        head.prepare(phase.old, by_class)
+        head.prepare(phase.old, by_class, unseen=phase.index > 0 or not model.backbone_lr)
         for position, features in enumerate(by_class, phase.old):
             head.add(position, features)
         head.update()

@@ -23,9 +23,9 @@ from phasezero.methods.frozen import SUMS, Frozen, FrozenHead
 from phasezero.nets import GrowingHead
 from phasezero.validation import WEIGHT, option
 
-HELD_OUT = 10  # every tenth training image of a new class helps to choose lambda
+HELD_OUT = 10  # every tenth training image of a new class (the last of fewer) helps to choose lambda
 STRENGTHS = tuple(10.0**power for power in range(-5, 2))
-USUAL_STRENGTH = 1e-2  # in phase 0, and until a class has ten images; chosen on held-out images (notebook/results.md)
+USUAL_STRENGTH = 1e-2  # in phase 0, and until a class has two images; chosen on held-out images (notebook/results.md)
 
 
 def ridge(products: Tensor, sums: Tensor, strength: float | Tensor) -> Tensor:
@@ -39,6 +39,12 @@ def ridge(products: Tensor, sums: Tensor, strength: float | Tensor) -> Tensor:
     penalty = strength * products.diagonal().mean().clamp_min(torch.finfo(products.dtype).tiny)
     system = products + penalty * torch.eye(len(products), dtype=products.dtype, device=products.device)
     return torch.cholesky_solve(sums.T, torch.linalg.cholesky(system)).T
+
+
+def _every_tenth(own: Tensor) -> Tensor:
+    """Mark every tenth image of a class, or the last of fewer than ten; never the only image."""
+    every = min(HELD_OUT, len(own))
+    return torch.arange(len(own), device=own.device) % every == every - 1 if every > 1 else own.new_zeros(1).bool()
 
 
 class RidgeHead(FrozenHead):
@@ -71,27 +77,27 @@ class RidgeHead(FrozenHead):
     def solve(self) -> tuple[Tensor, Tensor]:
         return ridge(self.products, self.feature_sums, self.strength), torch.zeros_like(self.class_counts)
 
-    def prepare(self, old: int, by_class: Sequence[Tensor]) -> None:
+    def prepare(self, old: int, by_class: Sequence[Tensor], unseen: bool) -> None:
         """Choose lambda on a tenth of the new classes' images, before these classes are added.
 
-        The backbone has not been trained on classes of later phases, so their held-out images tell how well a lambda
-        generalises. The hits of all later phases are added up. Phase 0's own images are known to the backbone and are
+        Images that the backbone has not been trained on tell how well a lambda generalises: those of later phases, and
+        those of phase 0 if the backbone came with its weights. Their hits are added up. Other images of phase 0 are
         classified well with almost any lambda, so phase 0 has the usual lambda.
         """
-        if not self.chooses or not old:
+        if not self.chooses or not unseen:
             return
-        held_out = [torch.arange(len(own), device=own.device) % HELD_OUT == HELD_OUT - 1 for own in by_class]
-        unseen = torch.cat([self.embed(own[held]) for own, held in zip(by_class, held_out, strict=True)]).to(SUMS)
-        if not len(unseen):  # fewer than ten images of each class
+        held_out = [_every_tenth(own) for own in by_class]
+        tested = torch.cat([self.embed(own[held]) for own, held in zip(by_class, held_out, strict=True)]).to(SUMS)
+        if not len(tested):  # a single image of each class
             return
-        counts = torch.tensor([int(held.sum()) for held in held_out], device=unseen.device)
-        labels = torch.repeat_interleave(torch.arange(old, old + len(by_class), device=unseen.device), counts)
+        counts = torch.tensor([int(held.sum()) for held in held_out], device=tested.device)
+        labels = torch.repeat_interleave(torch.arange(old, old + len(by_class), device=tested.device), counts)
         products, sums = self.products.clone(), self.feature_sums.clone()
         for position, (own, held) in enumerate(zip(by_class, held_out, strict=True), old):
             embedded = self.embed(own[~held]).to(SUMS)
             products.addmm_(embedded.T, embedded)
             sums[position] = embedded.sum(0)
-        found = [(unseen @ ridge(products, sums, value).T).argmax(1).eq(labels).sum() for value in STRENGTHS]
+        found = [(tested @ ridge(products, sums, value).T).argmax(1).eq(labels).sum() for value in STRENGTHS]
         self.hits += torch.stack(found)
         best = (self.hits == self.hits.max()).tolist()
         self.strength.fill_(max(value for value, is_best in zip(STRENGTHS, best, strict=True) if is_best))

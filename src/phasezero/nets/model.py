@@ -60,10 +60,24 @@ class IncrementalModel(nn.Module):
         self.head = head
         self.half_precision: torch.dtype | None = None
         """Autocast type of the backbone; head and losses always stay in the features' float32."""
+        self.backbone_lr = 1.0
+        """Learning rate of the backbone relative to that of the head; with 0 the backbone stays as it is."""
         self.keep_maps = True
         """Whether outputs contain the stages' maps, which cost time in a compiled backbone even if unused."""
         self.compiled_sizes: set[int] = set()
         """Training batches of these sizes use a compiled backbone, which does not change when the head grows."""
+
+    def set_backbone_lr(self, rate: float) -> None:
+        """Set the backbone's relative learning rate. At 0 it has no gradients, and BatchNorm keeps its statistics."""
+        self.backbone_lr = rate
+        if not rate:
+            self.backbone.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> IncrementalModel:
+        super().train(mode)
+        if not self.backbone_lr:
+            self.backbone.eval()
+        return self
 
     def forward(self, images: Tensor) -> Output:
         return self.classify(self.extract_features(images))
