@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from phasezero.methods import METHODS
 from phasezero.paper.results import read_results
 from phasezero.presets import FIRST_RUN, preset
 from phasezero.report.tables import spread
@@ -126,3 +127,22 @@ def test_the_guide_to_cwd_has_the_gains_of_the_study() -> None:
             gains = [average - plain[seed] for seed, average in found[method, epochs, eta].items()]
             assert len(gains) == 3
             assert row[f"eta {eta:g}"] == str(replace(spread(gains), sign=True))
+
+
+def test_the_notebook_has_the_accuracies_and_the_state_of_fecam_and_its_neighbours() -> None:
+    found: dict[tuple[str, int, bool], list[float]] = {}
+    kept: dict[str, str] = {}
+    for row in json.loads((ROOT / "results/cpu/fecam_glyphs.json").read_text())["rows"]:
+        config = preset(row["name"])
+        width = f", M={config.method.width}" if config.method.name == "ridge" else ""
+        label = METHODS[config.method.name].label + width
+        found.setdefault((label, config.protocol.base, bool(config.initial)), []).append(row["average"])
+        kept[label] = f"{row['kept_bytes'] / 1e6:.1f} MB"
+    rows = with_columns("notebook/results.md", "classifier", "kept")
+    assert {row["classifier"] for row in rows} == kept.keys()
+    for row in rows:
+        assert row["kept"] == kept[row["classifier"]]
+        for base, cwd in itertools.product((10, 50), (False, True)):
+            averages = found[row["classifier"], base, cwd]
+            assert len(averages) == 3
+            assert row[f"B={base}" + ", CwD" * cwd] == str(spread(averages))

@@ -50,7 +50,7 @@ def test_every_preset_is_complete() -> None:
         elif config.method.variant not in ("free", "total"):
             assert (config.protocol.memory, config.protocol.selection) == ("per_class:20", "herding")
         assert config.network.last_relu is (
-            config.method.name not in ("lucir", "aanet", "podnet", "joint", "ncm", "ridge", "slda")
+            config.method.name not in ("lucir", "aanet", "podnet", "joint", "fecam", "ncm", "ridge", "slda")
         )
         for term in config.initial:
             if term.name == "cwd":  # the published code's form, on unit features

@@ -24,7 +24,7 @@ from phasezero.records.run import comparable_part
 from phasezero.runs.run import run
 from samples import Diary, Make, StopAfter, StoppedError, train
 
-FROZEN = ("ncm", "ridge", "slda")
+FROZEN = ("fecam", "ncm", "ridge", "slda")
 CLASSES, SIZE = 12, 7
 
 
@@ -62,7 +62,7 @@ def ridge_by_hand(features: Sequence[np.ndarray], strength: float) -> np.ndarray
     return np.linalg.solve(gram + strength * np.trace(gram) / len(gram) * np.eye(len(gram)), x.T @ y).T
 
 
-OPTIONS: dict[str, dict[str, Any]] = {"ncm": {}, "ridge": {"width": 40, "strength": 1e-3}, "slda": {}}
+OPTIONS: dict[str, dict[str, Any]] = {"fecam": {}, "ncm": {}, "ridge": {"width": 40, "strength": 1e-3}, "slda": {}}
 
 
 @pytest.mark.parametrize("name", FROZEN)
@@ -112,6 +112,37 @@ def test_slda_has_class_means_and_one_shared_covariance() -> None:
         scores = [x @ precision @ mean - mean @ precision @ mean / 2 for mean in means]
         found = head(torch.from_numpy(x[None]).float()).logits[0]
         np.testing.assert_allclose(found.numpy(), scores, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("power", "shrinkage"), [(0.5, 1.0), (1.0, 0.1)])
+def test_fecam_has_the_mahalanobis_distance_of_each_class(power: float, shrinkage: float) -> None:
+    by_class = clusters()
+    head = make_head("fecam", power=power, shrinkage=shrinkage)
+    learn(head, by_class, (5, 7))
+    transformed = [np.sign(own) * np.abs(own) ** power for own in (one.double().numpy() for one in by_class)]
+    wanted = np.zeros((4, CLASSES))
+    for k, own in enumerate(transformed):
+        covariance = np.cov(own.T)
+        rest = [covariance[i, j] for i in range(SIZE) for j in range(SIZE) if i != j]
+        shrunk = covariance.copy()
+        for i in range(SIZE):
+            for j in range(SIZE):
+                shrunk[i, j] += shrinkage * (np.mean(np.diag(covariance)) if i == j else np.mean(rest))
+        deviations = np.sqrt(np.diag(shrunk))
+        inverse = np.linalg.inv(shrunk / np.outer(deviations, deviations))
+        for row, x in enumerate(transformed[5][:4]):
+            gap = x / np.linalg.norm(x) - own.mean(0) / np.linalg.norm(own.mean(0))
+            wanted[row, k] = -gap @ inverse @ gap
+    np.testing.assert_allclose(head(by_class[5][:4]).logits.numpy(), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_fecam_with_one_image_per_class_finds_the_nearest_unit_feature() -> None:
+    by_class = [own[:1] for own in clusters()]
+    head = make_head("fecam")
+    learn(head, by_class, (6, 6))
+    scores = head(torch.cat(by_class)).logits
+    unit = torch.nn.functional.normalize(torch.cat([own.sign() * own.abs().sqrt() for own in by_class]), dim=1)
+    torch.testing.assert_close(scores, -(torch.cdist(unit, unit) ** 2), rtol=1e-4, atol=1e-4)
 
 
 def test_ncm_finds_the_nearest_mean_of_unit_features() -> None:

@@ -188,7 +188,8 @@ def _fit(form: Format, weights: Weights, where: object) -> tuple[str, Backbone]:
     """Load the weights into the format's architecture that they fit; raise UserError if there is none."""
     tried: list[tuple[int, str]] = []
     for name in form.architectures:
-        with torch.device("meta"):
+        # Not on the meta device, whose random numbers need torch._dynamo, which takes a second to import.
+        with torch.random.fork_rng(devices=[]):
             network = empty_backbone(name)
         places = {own: form.keys_of(own) for own in network.state_dict()}
         wanted = {key for keys in places.values() for key in keys}
