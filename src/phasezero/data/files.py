@@ -6,6 +6,7 @@ Nothing here draws random numbers. The caller does, so a view depends on its arg
 from __future__ import annotations
 
 import functools
+import io
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -36,9 +37,15 @@ _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF")
 _ORIENTATION = 0x0112  # the tag of the EXIF standard
 
 
-def read_image(path: Path) -> Image.Image:
+Item = Path | bytes | npt.NDArray[np.uint8]
+"""An image: a file, the content of a file, or pixels [H, W] or [H, W, C]."""
+
+
+def read_image(item: Item) -> Image.Image:
     """Return the image as RGB and upright; raise UserError if it is missing, damaged or too large."""
-    with _opened(path) as image:
+    if isinstance(item, np.ndarray):
+        return _to_rgb(Image.fromarray(item[..., 0] if item.ndim == 3 and item.shape[2] == 1 else item))
+    with _opened(item) as image:
         image.load()
         return _to_rgb(_upright(image))
 
@@ -71,10 +78,11 @@ def read_ahead(work: Callable[[int], T], count: int, ahead: int) -> Iterator[T]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    """Yield the file with only its header read; turn every failure into a UserError."""
+def _opened(item: Path | bytes) -> Iterator[Image.Image]:
+    """Yield the image with only its header read; turn every failure into a UserError."""
+    file, path = (item, item) if isinstance(item, Path) else (io.BytesIO(item), "in memory")
     try:
-        with Image.open(path, formats=_FORMATS) as image:
+        with Image.open(file, formats=_FORMATS) as image:
             if math.prod(image.size) > MAX_PIXELS:
                 raise Image.DecompressionBombError
             yield image

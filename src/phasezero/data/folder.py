@@ -46,10 +46,10 @@ def load_folder(root: Path, argument: str) -> ImageData:
     path = Path(argument).expanduser()
     if not path.is_dir():
         raise UserError(f"no folder at {path.absolute()} (from 'folder:{argument}')")
-    tests = [name for name in ("test", "val") if _class_folders(path / name)]
-    classes = _class_folders(path / "train")
+    tests = [name for name in ("test", "val") if class_folders(path / name)]
+    classes = class_folders(path / "train")
     if classes and tests:
-        classes = sorted({*classes, *_class_folders(path / tests[0])})
+        classes = sorted({*classes, *class_folders(path / tests[0])})
         train, test = (class_files(path / side, classes) for side in ("train", tests[0]))
     elif classes:
         raise UserError(
@@ -57,7 +57,7 @@ def load_folder(root: Path, argument: str) -> ImageData:
             f"{path / 'train'} itself: a fifth of the images of each class is then held out for testing"
         )
     else:
-        classes = _class_folders(path)
+        classes = class_folders(path)
         if not classes:
             raise UserError(f"{path} has no class folders: put the images of each class into {path}/<class>/")
         pairs = [_held_out(files) for files in class_files(path, classes, at_least=2)]
@@ -68,7 +68,7 @@ def load_folder(root: Path, argument: str) -> ImageData:
     return ImageData("folder", names, names, *sides, PHOTO_PREPARATION)
 
 
-def _class_folders(folder: Path) -> list[str]:
+def class_folders(folder: Path) -> list[str]:
     if not folder.is_dir():
         return []
     with os.scandir(folder) as entries:

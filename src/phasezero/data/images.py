@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from phasezero.data.files import Item
 from phasezero.errors import UserError
 from phasezero.validation import check_printable
 
@@ -51,9 +52,9 @@ class Preparation:
 
 @dataclass(frozen=True)
 class ImageSplit:
-    """The training or the test images: uint8 [N, H, W, C] in memory, or the paths of image files."""
+    """The training or the test images: uint8 [N, H, W, C] in memory, or photos of any size."""
 
-    images: npt.NDArray[np.uint8] | Sequence[Path]
+    images: npt.NDArray[np.uint8] | Sequence[Item]
     labels: npt.NDArray[np.int64]
     """The class of each image, as an index into `ImageData.class_names`."""
 
@@ -67,10 +68,17 @@ class ImageSplit:
         return self.images
 
     @property
-    def paths(self) -> Sequence[Path]:
+    def photos(self) -> Sequence[Item]:
         if isinstance(self.images, np.ndarray):
-            raise TypeError("expected image files, got images in memory")
+            raise TypeError("expected photos, got images in memory")
         return self.images
+
+    @property
+    def paths(self) -> Sequence[Path]:
+        files = [photo for photo in self.photos if isinstance(photo, Path)]
+        if len(files) < len(self):
+            raise TypeError("expected image files, got photos in memory")
+        return files
 
     def fingerprint(self, classes: Sequence[int]) -> str:
         """Return a hash of the images of these classes: of their pixels, or of files' names, sizes and ends."""
@@ -79,7 +87,8 @@ class ImageSplit:
         if isinstance(self.images, np.ndarray):
             digest.update(self.images[chosen].tobytes())
         else:
-            for path in (self.images[index] for index in chosen.tolist()):
+            paths = self.paths
+            for path in (paths[index] for index in chosen.tolist()):
                 digest.update(os.fsencode(f"{path.parent.name}/{path.name}\n") + _ends(path))
         return digest.hexdigest()
 

@@ -36,6 +36,9 @@ def _send(tensor: Tensor, device: torch.device) -> Tensor:
 class ImageSource(ABC):
     """Serve the images of a split. `labels` has the class of each image as a position in the stream, on the CPU."""
 
+    watch: Callable[[int], None] | None = None
+    """Called with the number of images of each evaluated batch, to show progress."""
+
     def __init__(self, split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device) -> None:
         self.labels, self.view, self.size, self.device = labels, preparation.view, preparation.size, device
         std = torch.tensor(preparation.std, device=device)
@@ -110,16 +113,16 @@ class FileImages(ImageSource):
 
     def __init__(self, split: ImageSplit, labels: Tensor, preparation: Preparation, device: torch.device) -> None:
         super().__init__(split, labels, preparation, device)
-        self.paths, self.resize = split.paths, preparation.resize
+        self.photos, self.resize = split.photos, preparation.resize
 
     def train_batches(self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None) -> BatchPlans:
         view = view or self.view
         order, uniforms, flips, factors = draw_epoch(indices, rng, view)
-        paths = [self.paths[index] for index in order.tolist()]
+        photos = [self.photos[index] for index in order.tolist()]
         mirrored, light = flips.numpy(), factors.numpy()
 
         def show(at: int) -> npt.NDArray[np.uint8]:
-            crop = random_resized_view(read_image(paths[at]), self.size, uniforms[at])
+            crop = random_resized_view(read_image(photos[at]), self.size, uniforms[at])
             if view.brightness:
                 crop = np.clip(crop * light[at], 0, 255).astype(np.uint8)
             return crop[:, ::-1] if mirrored[at] else crop
@@ -127,8 +130,10 @@ class FileImages(ImageSource):
         return self._batches(order, batch_size, show)
 
     def test_batches(self, indices: Tensor, batch_size: int) -> BatchPlans:
-        paths = [self.paths[index] for index in indices.tolist()]
-        return self._batches(indices, batch_size, lambda at: centre_view(read_image(paths[at]), self.resize, self.size))
+        photos = [self.photos[index] for index in indices.tolist()]
+        return self._batches(
+            indices, batch_size, lambda at: centre_view(read_image(photos[at]), self.resize, self.size)
+        )
 
     def _batches(self, order: Tensor, batch_size: int, show: Callable[[int], npt.NDArray[np.uint8]]) -> BatchPlans:
         views = read_ahead(show, len(order), self.READ_AHEAD * batch_size)

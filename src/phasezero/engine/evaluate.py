@@ -38,8 +38,11 @@ def evaluate_images(
     if next(model.parameters()).device.type == "cpu":
         batch_size = min(batch_size, CPU_BATCH)
     with torch.inference_mode():
-        batches = source.test_batches(indices, batch_size)
-        parts = [take(model(source.prepare(plan)[0])) for plan in batches]
+        parts = []
+        for plan in source.test_batches(indices, batch_size):
+            parts.append(take(model(source.prepare(plan)[0])))
+            if source.watch is not None:
+                source.watch(len(parts[-1]))
     model.train(was_training)
     model.half_precision = half_precision
     return torch.cat(parts)

@@ -23,7 +23,7 @@ from phasezero.engine.streams import CAPTURE_LOCK
 from phasezero.errors import UserError
 from phasezero.initial import STRATEGIES, OracleProvider, Strategies
 from phasezero.memory import ExemplarMemory, MemoryRule
-from phasezero.methods import METHODS, Stage
+from phasezero.methods import METHODS, Method, Stage
 from phasezero.nets import NETWORKS, Backbone, IncrementalModel, Pretrained, load_backbone
 from phasezero.records.metrics import confusion_matrix
 from phasezero.records.run import PhaseRecord, class_hash, phase_record
@@ -59,16 +59,8 @@ class Trainer:
 
         self.method = METHODS[config.method.name](config.method)
         self.memory = ExemplarMemory(MemoryRule.parse(config.protocol.memory), config.protocol.selection)
-        with seeded_globally(derive_seed(config.seed, "network")):
-            if pretrained is not None:
-                backbone: Backbone = pretrained.network
-            else:
-                channels = len(data.preparation.mean)
-                backbone = NETWORKS[config.network.name](channels=channels, last_relu=config.network.last_relu)
-            model = IncrementalModel(backbone, self.method.make_head(backbone.feature_size))
-        model.set_backbone_lr(config.network.backbone_lr)
-        model.keep_maps = self.method.needs_maps
-        self.model = self.device.place(model)
+        backbone = pretrained.network if pretrained is not None else None
+        self.model = self.device.place(build_model(config, self.method, len(data.preparation.mean), backbone))
         self.teacher: IncrementalModel | None = None
         self.phases_done, self.capture_seconds = 0, 0.0
         self._hashes: list[str] = []
@@ -277,6 +269,17 @@ class Trainer:
     def train_features(self, indices: Tensor) -> Tensor:
         """Return features [n, d] of training images."""
         return pooled_features(self.model, self.train, indices, self.config.engine.test_batch_size)
+
+
+def build_model(config: RunConfig, method: Method, channels: int, backbone: Backbone | None = None) -> IncrementalModel:
+    """Return the model of a configuration, without classes; a given backbone keeps its weights."""
+    with seeded_globally(derive_seed(config.seed, "network")):
+        network = config.network
+        backbone = backbone or NETWORKS[network.name](channels=channels, last_relu=network.last_relu)
+        model = IncrementalModel(backbone, method.make_head(backbone.feature_size))
+    model.set_backbone_lr(config.network.backbone_lr)
+    model.keep_maps = method.needs_maps
+    return model
 
 
 def trained_state(model: IncrementalModel) -> dict[str, Tensor]:

@@ -1,0 +1,457 @@
+"""A classifier of images that grows class by class, in the conventions of scikit-learn."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from phasezero.config import RunConfig
+from phasezero.data.files import Item
+from phasezero.data.images import ImageData, ImageSplit, Preparation
+from phasezero.data.sources import make_source
+from phasezero.data.stream import Phase
+from phasezero.engine.callbacks import Callback
+from phasezero.engine.device import Device
+from phasezero.engine.evaluate import evaluate_images, exemplar_means, pooled_features
+from phasezero.engine.oracle import TrainedOracle
+from phasezero.engine.setup import Setup, images_by_phase, stream_of
+from phasezero.engine.trainer import Trainer
+from phasezero.errors import UserError
+from phasezero.learner.calibration import Calibration
+from phasezero.learner.exemplars import encoded, fingerprint
+from phasezero.learner.labelled import Labelled, Name, images, labelled
+from phasezero.learner.recipe import fits_in_memory, make_config, preparation_of
+from phasezero.methods import classifier_of
+from phasezero.methods.frozen import FrozenHead
+from phasezero.nets import IncrementalModel, Pretrained, load_backbone
+from phasezero.nets.model import Features, Output
+
+EMBEDDED = "efficientnet-lite0"
+UNKNOWN = "unknown"
+REJECTED = 0.05  # share of images of known classes that reject=True takes for unknown
+HELD_OUT = 10  # every tenth image of a class calibrates probabilities
+BATCH = 64
+Progress = Callable[[str, int, int], None]
+"""Called with what is done, how many of its steps are done, and how many there are."""
+
+
+class Learner:
+    """Learn classes of images, and more classes later without the old images.
+
+    By default features of a pretrained network go to an exact ridge classifier, which needs no GPU. `method` may be any
+    method of the package, `initial` its phase-0 strategies, `memory` its exemplars (`per_class:20`). `backbone` is what
+    `phasezero.nets.load_backbone` takes, a module, or `none` to train from scratch. `backbone_lr` is the learning rate
+    of a pretrained backbone relative to the head's; 0 freezes it. `settings` are fields of a configuration, by dotted
+    keys.
+
+    >>> import numpy as np
+    >>> from phasezero import Learner
+    >>> images, labels = np.zeros((8, 16, 16, 3), np.uint8), np.repeat(["dark", "light"], 4)
+    >>> images[4:] = 255
+    >>> learner = Learner(backbone="none", settings={"epochs": 1}).fit(images, labels)
+    >>> list(learner.classes_)
+    ['dark', 'light']
+    """
+
+    classes_: np.ndarray[Any, Any]
+    history_: list[dict[str, Any]]
+
+    def __init__(
+        self,
+        method: str = "ridge",
+        *,
+        backbone: str | torch.nn.Module = EMBEDDED,
+        initial: Sequence[str] = (),
+        memory: str | None = None,
+        backbone_lr: float | None = None,
+        settings: Mapping[str, Any] | None = None,
+        device: str = "auto",
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> None:
+        # Kept as they are, so that scikit-learn can clone a learner.
+        self.method, self.backbone, self.initial, self.memory = method, backbone, initial, memory
+        self.backbone_lr, self.settings, self.device, self.seed = backbone_lr, settings, device, seed
+        self.progress = progress
+
+    # Learning
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+        """Forget everything and learn these classes, as phase 0."""
+        first = labelled(X, y)
+        pretrained = _load(self.backbone)
+        given = {"engine.device": self.device, **(self.settings or {})}
+        self._pretrained, self._preparation = pretrained, preparation_of(first.items, pretrained)
+        self._in_memory = pretrained is None and fits_in_memory(first.items)
+        by_class = first.by_class()
+        self.config_ = replace(
+            make_config(
+                self.method,
+                self.initial,
+                self.memory,
+                pretrained,
+                self.backbone_lr,
+                first.items,
+                len(by_class),
+                given,
+            ),
+            seed=self.seed,
+        )
+        self._names, self._sizes, self.history_ = list[Name](), list[int](), list[dict[str, Any]]()
+        self._exemplars, self._means = list[list[Item]](), None
+        self._calibration, self._seen = Calibration(), dict[int, int]()
+        self._learn(by_class)
+        return self
+
+    def add_classes(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+        """Learn new classes as the next phase, from their images and what the model keeps."""
+        self._check_fitted()
+        by_class = labelled(X, y).by_class()
+        if known := [name for name in by_class if name in self._names]:
+            raise UserError(f"class {known[0]!r} is known already; add_examples takes more images of known classes")
+        self._learn(by_class)
+        return self
+
+    def add_examples(self, X: Any, y: Any = None) -> Self:  # noqa: N803
+        """Add images of known classes. The classifier is then that of all images ever given."""
+        self._check_fitted()
+        by_class = labelled(X, y).by_class()
+        if unknown := [name for name in by_class if name not in self._names]:
+            raise UserError(f"class {unknown[0]!r} is not known; add_classes learns new classes")
+        head = self.model_.head
+        if not isinstance(head, FrozenHead):
+            raise UserError(
+                f"method {self.method!r} cannot add images to known classes; ncm, slda, fecam and ridge can"
+            )
+        items = [item for own in by_class.values() for item in own]
+        features = self._features(items, "reading new images")
+        start = 0
+        for name, own in by_class.items():
+            head.add(self._names.index(name), features[start : start + len(own)])
+            start += len(own)
+        head.update()
+        for name, own in by_class.items():
+            self._remember(self._names.index(name), own)
+        self.history_.append({"added": {str(name): len(own) for name, own in by_class.items()}})
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:  # noqa: N803
+        """Learn new classes, and add images of known classes; `classes` is not needed and not used."""
+        if not hasattr(self, "classes_"):
+            return self.fit(X, y)
+        by_class = labelled(X, y).by_class()
+        new, more = ([name for name in by_class if (name in self._names) == known] for known in (False, True))
+        for names, learn in ((new, self.add_classes), (more, self.add_examples)):
+            pairs = [(item, name) for name in names for item in by_class[name]]
+            if pairs:
+                learn(pairs)
+        return self
+
+    def _learn(self, by_class: Mapping[Name, list[Item]]) -> None:
+        """Train the next phase on images of new classes."""
+        started = time.perf_counter()
+        if self._names and {type(name) for name in by_class} != {type(self._names[0])}:
+            raise UserError("new classes must be texts if the known classes are texts, and numbers if they are numbers")
+        self._check_not_seen(by_class)
+        parts = [_held_out(own) for own in by_class.values()]
+        sizes, names = [*self._sizes, len(by_class)], [*self._names, *by_class]
+        classes = [*self._exemplars, *(kept for kept, _ in parts)]
+        trainer = self._trainer(classes, names, sizes)
+        if self._names:
+            kept = [own[: len(exemplars)] for own, exemplars in zip(trainer.train_by_class, self._exemplars, strict=False)]
+            trainer.continue_from(len(self._sizes), self.model_, kept)
+        self._watch(trainer.train, "extracting features", sum(len(kept) for kept, _ in parts))
+        phase = trainer.stream.phases[-1]
+        with trainer.device.settings():
+            training = trainer.train_phase(phase)
+        # From here on nothing fails for bad input, so a failed phase leaves the learner as it was.
+        self.model_, self._place = trainer.model, trainer.device
+        chosen = [own.tolist() for own in trainer.memory.by_class]
+        every = [item for own in classes for item in own]
+        self._exemplars = [
+            [every[at] if position < phase.old else self._encoded(every[at]) for at in own]
+            for position, own in enumerate(chosen)
+        ]
+        self._names, self._sizes, self.config_ = names, sizes, trainer.config
+        self.classes_ = np.array(names, dtype=object if isinstance(names[0], str) else np.int64)
+        if classifier_of(self.config_.method.name) == "nearest_mean" and all(self._exemplars):
+            items = [item for own in self._exemplars for item in own]
+            self._means = exemplar_means(self._features(items, "exemplars"), [len(own) for own in self._exemplars])
+        accuracy = self._calibrate(phase, [held for _, held in parts])
+        for position, own in enumerate(by_class.values(), phase.old):
+            self._remember(position, own)
+        self.history_.append(
+            {
+                "phase": phase.index,
+                "classes": [str(name) for name in by_class],
+                "images": sum(map(len, by_class.values())),
+                "held_out_accuracy": accuracy,
+                "loss": {stage: values[-1] for stage, values in training.losses.items() if values},
+                "seconds": time.perf_counter() - started,
+            }
+        )
+
+    def _trainer(self, classes: Sequence[Sequence[Item]], names: Sequence[Name], sizes: Sequence[int]) -> Trainer:
+        """Return the trainer of the next phase. Of old classes it sees the exemplars alone."""
+        config = self.config_.override({"protocol.phase_sizes": list(sizes), "protocol.base": sizes[0]})
+        labels = np.repeat(np.arange(len(classes)), [len(own) for own in classes])
+        train = ImageSplit(self._stacked([item for own in classes for item in own]), labels)
+        texts = tuple(map(str, names))
+        data = ImageData("learner", texts, texts, train, ImageSplit(train.images[:0], labels[:0]), self._preparation)
+        stream = stream_of(config.protocol, len(names))
+        device = Device.choose(config.engine, config.training.first.steps(len(labels)))
+        steps = images_by_phase(config, stream, [len(own) for own in classes])
+        setup = Setup(stream, device, None if self._in_memory else "files", steps)
+        callback = _EpochProgress(self.progress) if self.progress else None
+        # A teacher of phase 0 is trained as a run is, which ends with a test: on an image of each class, for no use.
+        first = [int(np.flatnonzero(labels == position)[0]) for position in range(len(classes))] if classes[0] else []
+        tested = replace(data, test=self._picked(train, first))
+        provider = TrainedOracle(config, tested, callback)
+        return Trainer(config, data, callback, provider, setup, self._pretrained)
+
+    def _picked(self, split: ImageSplit, chosen: Sequence[int]) -> ImageSplit:
+        return ImageSplit(self._stacked([split.images[index] for index in chosen]), split.labels[list(chosen)])
+
+    def _calibrate(self, phase: Phase, held_out: Sequence[Sequence[Item]]) -> float | None:
+        """Calibrate on held-out images and return the accuracy on them; an exact method then adds them."""
+        items = [item for own in held_out for item in own]
+        if not items:
+            return None
+        counts = torch.tensor([len(own) for own in held_out])
+        labels = torch.arange(phase.old, phase.seen).repeat_interleave(counts)
+        features = self._features(items, "calibrating")
+        scores = self._scores(features)
+        self._calibration.add(scores.cpu(), labels)
+        if isinstance(self.model_.head, FrozenHead):
+            for position, own in enumerate(features.split(counts.tolist()), phase.old):
+                self.model_.head.add(position, own)
+            self.model_.head.update()
+        return float((scores.argmax(1).cpu() == labels).double().mean())
+
+    # Predicting
+
+    def predict(self, X: Any, reject: float | bool = False) -> np.ndarray[Any, Any]:  # noqa: N803
+        """Return the class of each image.
+
+        With `reject` an image is "unknown" if its probability is below that of this share of held-out images of known
+        classes; True means 0.05.
+        """
+        found = self.predict_proba(X)
+        answers = self.classes_[found.argmax(1)]
+        if reject is not False:
+            limit = self._calibration.threshold(REJECTED if reject is True else float(reject))
+            answers = np.where(found.max(1) < limit, UNKNOWN, answers.astype(object))
+        return answers
+
+    def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
+        """Return probabilities [n, C]; columns are in the order of `classes_`."""
+        self._check_fitted()
+        items = images(X)
+        if not items:
+            return np.zeros((0, len(self._names)))
+        found = self._run(items, "predicting", lambda output: self._scores(output.features))
+        return self._calibration.probabilities(found.cpu()).numpy()
+
+    def top(self, X: Any, k: int = 5) -> list[list[tuple[Name, float]]]:  # noqa: N803
+        """Return the k most probable classes of each image, with their probabilities."""
+        if k < 1:
+            raise UserError(f"top: k must be at least 1, got {k}")
+        found = self.predict_proba(X)
+        order = np.argsort(-found, axis=1, kind="stable")[:, :k]
+        return [[(self._names[at], float(own[at])) for at in row] for row, own in zip(order, found, strict=True)]
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
+        """Return the share of images that are classified correctly."""
+        return float(self.evaluate(X, y)["accuracy"])
+
+    def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:  # noqa: N803
+        """Return the accuracy in all, by class and by phase, and the confusion matrix, on labelled images."""
+        self._check_fitted()
+        tested = labelled(X, y)
+        if unknown := sorted({str(name) for name in tested.names if name not in self._names}):
+            raise UserError(f"the model does not know class {unknown[0]!r} ({len(unknown)} such classes)")
+        place = {name: position for position, name in enumerate(self._names)}
+        truth = np.array([place[name] for name in tested.names])
+        found = self.predict_proba(tested.items).argmax(1)
+        confusion = np.zeros((len(place), len(place)), np.int64)
+        np.add.at(confusion, (truth, found), 1)
+        phases = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        right = truth == found
+        return {
+            "images": len(truth),
+            "accuracy": float(right.mean()),
+            "by_class": {name: float(right[truth == at].mean()) for name, at in place.items() if (truth == at).any()},
+            "by_phase": [
+                float(right[own].mean()) if (own := phases[truth] == phase).any() else None
+                for phase in range(len(self._sizes))
+            ],
+            "confusion": confusion.tolist(),
+        }
+
+    # Files
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model into a folder: safetensors, JSON, exemplars as images, and a model card."""
+        from phasezero.learner.folder import save
+
+        self._check_fitted()
+        return save(self, Path(folder))
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, *, backbone: torch.nn.Module | None = None, device: str = "auto"
+    ) -> Learner:
+        """Return the learner of a folder. `backbone` is needed if the model was made with a module."""
+        from phasezero.learner.folder import load
+
+        return load(Path(folder), backbone, device)
+
+    # Conventions of scikit-learn
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self).__init__).parameters if name != "self"}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments of the constructor; they take effect at the next `fit`."""
+        for name, value in params.items():
+            if name not in self.get_params():
+                raise ValueError(f"Learner has no parameter {name!r}")
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(two_d_array=False, three_d_array=True),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_")
+
+    def __repr__(self) -> str:
+        defaults = {name: own.default for name, own in inspect.signature(type(self).__init__).parameters.items()}
+        own = {name: value for name, value in self.get_params().items() if value != defaults[name]}
+        return f"Learner({', '.join(f'{name}={value!r}' for name, value in own.items())})"
+
+    # Parts
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "classes_"):
+            raise UserError("this learner has learned nothing yet; call fit first")
+
+    def _check_not_seen(self, by_class: Mapping[Name, list[Item]]) -> None:
+        """Raise UserError if the same photo is given for two classes."""
+        seen: dict[int, Name] = {}
+        for name, own in by_class.items():
+            for item in own:
+                key = fingerprint(item)
+                before = seen.setdefault(key, name)
+                if before == name and key in self._seen:
+                    before = self._names[self._seen[key]]
+                if before != name:
+                    what = item if isinstance(item, Path) else "an image"
+                    raise UserError(f"{what} is given as {name!r}, and the same image as {before!r}; remove it from one")
+
+    def _remember(self, position: int, own: Sequence[Item]) -> None:
+        self._seen |= dict.fromkeys(map(fingerprint, own), position)
+
+    def _encoded(self, item: Item) -> Item:
+        return encoded(item, None if self._in_memory else self._preparation.resize)
+
+    def _stacked(self, items: Sequence[Item]) -> Any:
+        """Return items as a split holds them: an array if images are kept in memory."""
+        if not self._in_memory:
+            return list(items)
+        from phasezero.data.files import read_image
+
+        channels = len(self._preparation.mean)
+        pixels = [
+            (item if isinstance(item, np.ndarray) else np.asarray(read_image(item))) for item in items
+        ]
+        grown = [one[..., None] if one.ndim == 2 else one for one in pixels]
+        if {one.shape[:2] for one in grown} - {self._shape(grown)}:
+            raise UserError(f"images must all have the shape of the first images, {self._shape(grown)}")
+        fitting = [one[..., :channels] for one in grown]
+        return np.stack(fitting) if fitting else np.zeros((0, *self._shape(grown), channels), np.uint8)
+
+    def _shape(self, pixels: Sequence[np.ndarray[Any, Any]]) -> tuple[int, ...]:
+        if not hasattr(self, "_side"):
+            self._side: tuple[int, ...] = pixels[0].shape[:2]
+        return self._side
+
+    def _features(self, items: Sequence[Item], what: str) -> Tensor:
+        return self._run(items, what, lambda output: output.features)
+
+    def _run(self, items: Sequence[Item], what: str, take: Callable[[Output], Tensor]) -> Tensor:
+        """Return `take` of the model's output on each image, in the test view."""
+        labels = torch.zeros(len(items), dtype=torch.long)
+        split = ImageSplit(self._stacked(items), labels.numpy())
+        source = make_source(split, labels, self._preparation, self._place.torch)
+        self._watch(source, what, len(items))
+        with self._place.settings():
+            return evaluate_images(self.model_, source, torch.arange(len(items)), BATCH, take)
+
+    def _scores(self, features: Tensor) -> Tensor:
+        """Return the scores of the method's own classifier."""
+        if self._means is not None:
+            return F.normalize(features, dim=1) @ self._means.T
+        was_training = self.model_.training
+        self.model_.eval()
+        with torch.inference_mode():
+            scores = self.model_.classify(Features(features, ())).logits
+        self.model_.train(was_training)
+        return scores
+
+    def _watch(self, source: Any, what: str, total: int) -> None:
+        if self.progress is None:
+            return
+        report, done = self.progress, 0
+
+        def watch(count: int) -> None:
+            nonlocal done
+            done = min(done + count, total)
+            report(what, done, total)
+
+        source.watch = watch
+
+
+class _EpochProgress(Callback):
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        self.progress(f"training ({stage})", epoch + 1, epochs)
+
+
+def _held_out(own: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+    """Split images of a class: every tenth, or the first of fewer than ten, is held out; never the only image."""
+    every = min(HELD_OUT, len(own))
+    held = [item for place, item in enumerate(own) if place % every == 0] if every > 1 else []
+    kept = [item for place, item in enumerate(own) if every == 1 or place % every]
+    return kept, held
+
+
+def _load(backbone: str | torch.nn.Module) -> Pretrained | None:
+    """Return the backbone with weights; None to train from scratch."""
+    if isinstance(backbone, str):
+        return None if backbone == "none" else load_backbone(backbone)
+    from phasezero.learner.module import wrapped
+
+    return wrapped(backbone)
+
+
+__all__ = ["Labelled", "Learner", "Pretrained", "Preparation", "RunConfig", "IncrementalModel", "asdict", "pooled_features"]

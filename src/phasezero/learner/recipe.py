@@ -1,0 +1,113 @@
+"""The configuration of a learner: published settings of the method, and a backbone and schedule that fit the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from phasezero.config import RunConfig
+from phasezero.data.files import Item, read_image
+from phasezero.data.images import Preparation, View
+from phasezero.errors import UserError
+from phasezero.initial import STRATEGIES
+from phasezero.methods import METHODS, Method
+from phasezero.nets import NETWORKS, Pretrained, fits_network
+from phasezero.presets import build_config, split_method, with_settings
+
+SMALL_ARRAYS = 40  # pixels: images of this side or less are cropped by padding, as those of CIFAR-100
+LARGEST_SIDE = 64  # of photos, from scratch
+MANY_IMAGES = 5_000  # from scratch, a ResNet-18 pays from here on
+STEPS = 2_000  # of phase 0 from scratch
+PHOTO_MARGIN = 8 / 7  # the shorter side relative to the crop, as 256 to 224
+
+
+def frozen_method(method: str) -> bool:
+    """Tell whether a method freezes the backbone after phase 0 and can be extended exactly."""
+    return not METHODS[split_method(method)[0]].trains_later
+
+
+def make_config(
+    method: str,
+    initial: Sequence[str],
+    memory: str | None,
+    pretrained: Pretrained | None,
+    backbone_lr: float | None,
+    items: Sequence[Item],
+    classes: int,
+    settings: Mapping[str, Any],
+) -> RunConfig:
+    """Return the configuration of phase 0. Settings given by the user win."""
+    plain = METHODS[split_method(method)[0]]
+    config = build_config(method, "folder:images", initial=initial, base=classes, step=1)
+    chosen: dict[str, Any] = {"protocol.class_order": "natural", "engine.photos": "files"}
+    if plain.sees_everything:  # it trains on every image again, so every image is kept, and it continues from its weights
+        chosen |= {"protocol.memory": "per_class:1000000", "protocol.selection": "random", "method.from_scratch": False}
+    if memory is not None:
+        chosen["protocol.memory"] = memory
+    if pretrained is not None:
+        rate = (0.0 if frozen_method(method) else 0.1) if backbone_lr is None else backbone_lr
+        chosen |= {"network.name": pretrained.name, "network.backbone_lr": rate}
+        # Ours, for some hundred photos: pretrained features need few epochs.
+        chosen |= {"epochs": 15, **_both(lr=0.05, shape="cosine", batch_size=32)}
+    else:
+        network = "resnet-glyphs" if len(items) < MANY_IMAGES else "resnet18-cifar"
+        if plain.needs_maps and plain.network is not object:
+            network += "-podnet" if "podnet" in method else ""
+        batch = 64 if len(items) >= 640 else 32
+        epochs = int(np.clip(STEPS * batch / len(items), 10, 200))
+        chosen |= {"network.name": network, "epochs": epochs, **_both(lr=0.1, shape="cosine", batch_size=batch)}
+    if "width" in plain.Options.__dataclass_fields__:
+        chosen["method.width"] = 0 if pretrained is not None else 2048
+    config = with_settings(config, {**chosen, **settings})
+    _check(config, plain, pretrained)
+    return replace(config, name=f"{config.label}/learner")
+
+
+def _both(**settings: Any) -> dict[str, Any]:
+    return {f"training.{part}.{key}": value for part in ("first", "later") for key, value in settings.items()}
+
+
+def _check(config: RunConfig, method: type[Method], pretrained: Pretrained | None) -> None:
+    name = config.network.name
+    if name in NETWORKS and not fits_network(name, method.network):
+        fitting = ", ".join(own for own in NETWORKS if fits_network(own, method.network))
+        raise UserError(
+            f"method {config.method.name!r} does not work with the network {name}; use backbone='none' and "
+            f"settings={{'network.name': ...}} with one of {fitting}"
+        )
+    for term in config.initial:
+        if STRATEGIES[term.name].looks_ahead and not term.file:
+            raise UserError(f"initial {term.name}: needs all classes from the start, and a learner has only the first")
+    if config.initial and not config.network.backbone_lr:
+        raise UserError(
+            "initial: strategies train the backbone in phase 0, and it is frozen; set backbone_lr, such as 0.1, or "
+            "backbone='none'"
+        )
+
+
+def fits_in_memory(items: Sequence[Item]) -> bool:
+    """Tell whether the images are small arrays of one shape."""
+    shapes = {item.shape if isinstance(item, np.ndarray) else None for item in items}
+    (shape,) = shapes if len(shapes) == 1 else (None,)
+    return shape is not None and max(shape[:2]) <= SMALL_ARRAYS
+
+
+def preparation_of(items: Sequence[Item], pretrained: Pretrained | None) -> Preparation:
+    """Return how images are prepared: as the backbone was trained, or as fits these images."""
+    if pretrained is not None:
+        own = pretrained
+        return Preparation(own.mean, own.std, own.size, View("resized"), own.resize)
+    if fits_in_memory(items):
+        pixels = np.stack([np.asarray(item).reshape(*np.shape(item)[:2], -1) for item in items])
+        mean = pixels.mean((0, 1, 2), dtype=np.float64) / 255
+        std = np.maximum(pixels.std((0, 1, 2), dtype=np.float64) / 255, 1e-3)
+        side = max(pixels.shape[1:3])
+        return Preparation(tuple(mean.tolist()), tuple(std.tolist()), side, View("pad", padding=side // 8))
+    few = [read_image(item) for item in items[:: max(1, len(items) // 50)]]
+    side = min(LARGEST_SIDE, max(16, int(np.median([min(one.size) for one in few])) // 16 * 16))
+    colours = np.stack([np.asarray(one.resize((side, side)), np.float64).reshape(-1, 3) for one in few]) / 255
+    mean, std = colours.mean((0, 1)), np.maximum(colours.std((0, 1)), 1e-3)
+    return Preparation(tuple(mean.tolist()), tuple(std.tolist()), side, View("resized"), round(side * PHOTO_MARGIN))
