@@ -122,7 +122,7 @@ class VisionTransformer(Backbone):
             raise UserError(f"images of {width} x {height} pixels do not divide into patches of {self.patch}; resize")
         patches = self.patch_embed(images).flatten(2).transpose(1, 2)
         rows, columns = height // self.patch, width // self.patch
-        tokens = torch.cat([self.cls_token.expand(len(images), -1, -1), patches], 1) + self.positions(rows, columns)
+        tokens = torch.cat([self.cls_token.expand(images.shape[0], -1, -1), patches], 1) + self.positions(rows, columns)
         for block in self.blocks:
             tokens = block(tokens)
         tokens = self.norm(at_least_float32(tokens))
