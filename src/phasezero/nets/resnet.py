@@ -290,9 +290,8 @@ register_network("resnet18-cifar", "ResNet-18 for 32 x 32 images")(partial(ResNe
 register_network("resnet18-cifar-podnet", "a variant of resnet18-cifar: PODNet's")(partial(pod, *RESNET18, "conv3"))
 register_network("resnet18", "ResNet-18 for 224 x 224 images")(partial(ResNet, *RESNET18, "imagenet"))
 register_network("resnet34", "a variant of resnet18: 34 layers")(partial(ResNet, *RESNET34, "imagenet"))
-register_network("resnet50", "a variant of resnet18: 50 layers")(
-    partial(ResNet, *RESNET34, "imagenet", kind=Bottleneck)
-)
+resnet50 = partial(ResNet, *RESNET34, "imagenet", kind=Bottleneck)
+register_network("resnet50", "a variant of resnet18: 50 layers")(resnet50)
 register_network("resnet18-podnet", "a variant of resnet18: PODNet's")(partial(pod, *RESNET18, "conv3-pool"))
 register_network("resnet32", "LUCIR's narrow ResNet-32")(partial(ResNet, *RESNET32, "conv3"))
 register_network("resnet32-podnet", "a variant of resnet32: PODNet's")(RebuffiResNet)
