@@ -131,5 +131,9 @@ def _round_width(width: float) -> int:
 
 
 register_network("efficientnet-lite0", "EfficientNet-Lite0 for 224 x 224 images")(partial(EfficientNetLite, 1.0, 1.0))
-register_network("efficientnet-lite1", "EfficientNet-Lite1 for 240 x 240 images")(partial(EfficientNetLite, 1.0, 1.1))
-register_network("efficientnet-lite2", "EfficientNet-Lite2 for 260 x 260 images")(partial(EfficientNetLite, 1.1, 1.2))
+register_network("efficientnet-lite1", "a variant of efficientnet-lite0: 240 x 240")(
+    partial(EfficientNetLite, 1.0, 1.1)
+)
+register_network("efficientnet-lite2", "a variant of efficientnet-lite0: 260 x 260")(
+    partial(EfficientNetLite, 1.1, 1.2)
+)

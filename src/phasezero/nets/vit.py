@@ -122,7 +122,7 @@ class VisionTransformer(Backbone):
             raise UserError(f"images of {width} x {height} pixels do not divide into patches of {self.patch}; resize")
         patches = self.patch_embed(images).flatten(2).transpose(1, 2)
         rows, columns = height // self.patch, width // self.patch
-        tokens = torch.cat([self.cls_token.expand(len(images), -1, -1), patches], 1) + self.positions(rows, columns)
+        tokens = torch.cat([self.cls_token.expand(images.shape[0], -1, -1), patches], 1) + self.positions(rows, columns)
         for block in self.blocks:
             tokens = block(tokens)
         tokens = self.norm(at_least_float32(tokens))
@@ -146,10 +146,10 @@ SMALL, BASE = (384, 12), (768, 12)  # width and depth
 DINOV2_GRID = 518 // 14  # the positions of DINOv2's last training images
 
 register_network("vit-s16", "ViT-S/16 for 224 x 224 images")(partial(VisionTransformer, *SMALL, 16, 14))
-register_network("vit-b16", "ViT-B/16 for 224 x 224 images")(partial(VisionTransformer, *BASE, 16, 14))
+register_network("vit-b16", "a variant of vit-s16: twice as wide")(partial(VisionTransformer, *BASE, 16, 14))
 register_network("dinov2-s14", "DINOv2's ViT-S/14, with layer scale")(
     partial(VisionTransformer, *SMALL, 14, DINOV2_GRID, scaled=True)
 )
-register_network("dinov2-b14", "DINOv2's ViT-B/14, with layer scale")(
+register_network("dinov2-b14", "a variant of dinov2-s14: twice as wide")(
     partial(VisionTransformer, *BASE, 14, DINOV2_GRID, scaled=True)
 )
