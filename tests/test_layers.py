@@ -27,6 +27,7 @@ LAYERS = (
     "identity",
     "engine",
     "runs benchmarks",
+    "learner",
     "analysis",
     "report",
     "paper",

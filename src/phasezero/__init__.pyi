@@ -19,6 +19,7 @@ from phasezero.initial.cwd import class_wise_decorrelation as class_wise_decorre
 from phasezero.initial.decov import decov as decov
 from phasezero.initial.mimic import oracle_mimicry as oracle_mimicry
 from phasezero.initial.sdc import structured_decorrelation as structured_decorrelation
+from phasezero.learner.learner import Learner as Learner
 from phasezero.memory import herd as herd
 from phasezero.methods.base import Method as Method, MethodOptions as MethodOptions, register_method as register_method
 from phasezero.methods.lucir import less_forget as less_forget, margin_ranking as margin_ranking

@@ -28,7 +28,8 @@ def encoded(item: Item, shorter_side: int | None) -> bytes:
     photo = read_image(item)
     if min(photo.size) > shorter_side:
         scale = shorter_side / min(photo.size)
-        photo = photo.resize(tuple(max(1, round(side * scale)) for side in photo.size), Image.Resampling.BILINEAR)
+        width, height = (max(1, round(side * scale)) for side in photo.size)
+        photo = photo.resize((width, height), Image.Resampling.BILINEAR)
     photo.save(file, "JPEG", quality=QUALITY)
     return file.getvalue()
 

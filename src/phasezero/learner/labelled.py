@@ -61,7 +61,9 @@ def images(data: Any) -> list[Item]:
     if isinstance(data, str | os.PathLike):
         path = Path(data)
         if path.is_dir():
-            found = [file for folder in sorted({path, *filter(Path.is_dir, path.rglob("*"))}) for file in image_files(folder)]
+            found = [
+                file for folder in sorted({path, *filter(Path.is_dir, path.rglob("*"))}) for file in image_files(folder)
+            ]
             if not found:
                 raise UserError(f"{path}: no image files in this folder or below it")
             return list(found)
@@ -139,7 +141,9 @@ def _checked(items: list[Item], names: list[Name]) -> Labelled:
     if not items:
         raise UserError("no images were given")
     if len(kinds := {type(name) for name in names}) > 1:
-        raise UserError(f"classes are either texts or whole numbers, got both: {sorted(kind.__name__ for kind in kinds)}")
+        raise UserError(
+            f"classes are either texts or whole numbers, got both: {sorted(kind.__name__ for kind in kinds)}"
+        )
     for name in set(names):
         check_printable("class", str(name))
         if not str(name):

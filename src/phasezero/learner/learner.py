@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,24 +16,23 @@ from torch.nn import functional as F
 
 from phasezero.config import RunConfig
 from phasezero.data.files import Item
-from phasezero.data.images import ImageData, ImageSplit, Preparation
+from phasezero.data.images import ImageData, ImageSplit
 from phasezero.data.sources import make_source
-from phasezero.data.stream import Phase
+from phasezero.data.stream import Phase, cut_phases
 from phasezero.engine.callbacks import Callback
 from phasezero.engine.device import Device
-from phasezero.engine.evaluate import evaluate_images, exemplar_means, pooled_features
+from phasezero.engine.evaluate import evaluate_images, exemplar_means
 from phasezero.engine.oracle import TrainedOracle
 from phasezero.engine.setup import Setup, images_by_phase, stream_of
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.learner.calibration import Calibration
 from phasezero.learner.exemplars import encoded, fingerprint
-from phasezero.learner.labelled import Labelled, Name, images, labelled
+from phasezero.learner.labelled import Name, images, labelled
 from phasezero.learner.recipe import fits_in_memory, make_config, preparation_of
 from phasezero.methods import classifier_of
 from phasezero.methods.frozen import FrozenHead
-from phasezero.nets import IncrementalModel, Pretrained, load_backbone
-from phasezero.nets.model import Features, Output
+from phasezero.nets import Features, IncrementalModel, Output, Pretrained, load_backbone
 
 EMBEDDED = "efficientnet-lite0"
 UNKNOWN = "unknown"
@@ -63,7 +62,11 @@ class Learner:
     """
 
     classes_: np.ndarray[Any, Any]
+    """The classes, in the order in which they were learned."""
     history_: list[dict[str, Any]]
+    """What each call learned: classes, images, accuracy on held-out images, seconds."""
+    model_: IncrementalModel
+    config_: RunConfig
 
     def __init__(
         self,
@@ -95,20 +98,14 @@ class Learner:
         by_class = first.by_class()
         self.config_ = replace(
             make_config(
-                self.method,
-                self.initial,
-                self.memory,
-                pretrained,
-                self.backbone_lr,
-                first.items,
-                len(by_class),
-                given,
+                self.method, self.initial, self.memory, pretrained, self.backbone_lr, first.items, len(by_class), given
             ),
             seed=self.seed,
         )
         self._names, self._sizes, self.history_ = list[Name](), list[int](), list[dict[str, Any]]()
-        self._exemplars, self._means = list[list[Item]](), None
-        self._calibration, self._seen = Calibration(), dict[int, int]()
+        self._exemplars = list[list[Item]]()
+        self._means: Tensor | None = None
+        self._calibration, self._seen, self._saved = Calibration(), dict[int, int](), dict[str, Any]()
         self._learn(by_class)
         return self
 
@@ -167,7 +164,9 @@ class Learner:
         classes = [*self._exemplars, *(kept for kept, _ in parts)]
         trainer = self._trainer(classes, names, sizes)
         if self._names:
-            kept = [own[: len(exemplars)] for own, exemplars in zip(trainer.train_by_class, self._exemplars, strict=False)]
+            kept = [
+                own[: len(exemplars)] for own, exemplars in zip(trainer.train_by_class, self._exemplars, strict=False)
+            ]
             trainer.continue_from(len(self._sizes), self.model_, kept)
         self._watch(trainer.train, "extracting features", sum(len(kept) for kept, _ in parts))
         phase = trainer.stream.phases[-1]
@@ -181,8 +180,8 @@ class Learner:
             [every[at] if position < phase.old else self._encoded(every[at]) for at in own]
             for position, own in enumerate(chosen)
         ]
-        self._names, self._sizes, self.config_ = names, sizes, trainer.config
-        self.classes_ = np.array(names, dtype=object if isinstance(names[0], str) else np.int64)
+        self._sizes, self.config_ = sizes, trainer.config
+        self._set_names(names)
         if classifier_of(self.config_.method.name) == "nearest_mean" and all(self._exemplars):
             items = [item for own in self._exemplars for item in own]
             self._means = exemplar_means(self._features(items, "exemplars"), [len(own) for own in self._exemplars])
@@ -250,7 +249,7 @@ class Learner:
         if reject is not False:
             limit = self._calibration.threshold(REJECTED if reject is True else float(reject))
             answers = np.where(found.max(1) < limit, UNKNOWN, answers.astype(object))
-        return answers
+        return np.asarray(answers)
 
     def predict_proba(self, X: Any) -> np.ndarray[Any, Any]:  # noqa: N803
         """Return probabilities [n, C]; columns are in the order of `classes_`."""
@@ -307,9 +306,7 @@ class Learner:
         return save(self, Path(folder))
 
     @classmethod
-    def load(
-        cls, folder: str | Path, *, backbone: torch.nn.Module | None = None, device: str = "auto"
-    ) -> Learner:
+    def load(cls, folder: str | Path, *, backbone: torch.nn.Module | None = None, device: str = "auto") -> Learner:
         """Return the learner of a folder. `backbone` is needed if the model was made with a module."""
         from phasezero.learner.folder import load
 
@@ -319,7 +316,9 @@ class Learner:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self).__init__).parameters if name != "self"}
+        return {
+            name: getattr(self, name) for name in inspect.signature(type(self).__init__).parameters if name != "self"
+        }
 
     def set_params(self, **params: Any) -> Self:
         """Change arguments of the constructor; they take effect at the next `fit`."""
@@ -349,6 +348,13 @@ class Learner:
 
     # Parts
 
+    def _set_names(self, names: list[Name]) -> None:
+        self._names = names
+        self.classes_ = np.array(names, dtype=object if isinstance(names[0], str) else np.int64)
+
+    def _phases(self) -> list[Phase]:
+        return list(cut_phases(sum(self._sizes), 0, 0, self._sizes))
+
     def _check_fitted(self) -> None:
         if not hasattr(self, "classes_"):
             raise UserError("this learner has learned nothing yet; call fit first")
@@ -364,7 +370,9 @@ class Learner:
                     before = self._names[self._seen[key]]
                 if before != name:
                     what = item if isinstance(item, Path) else "an image"
-                    raise UserError(f"{what} is given as {name!r}, and the same image as {before!r}; remove it from one")
+                    raise UserError(
+                        f"{what} is given as {name!r}, and the same image as {before!r}; remove it from one"
+                    )
 
     def _remember(self, position: int, own: Sequence[Item]) -> None:
         self._seen |= dict.fromkeys(map(fingerprint, own), position)
@@ -379,9 +387,7 @@ class Learner:
         from phasezero.data.files import read_image
 
         channels = len(self._preparation.mean)
-        pixels = [
-            (item if isinstance(item, np.ndarray) else np.asarray(read_image(item))) for item in items
-        ]
+        pixels = [(item if isinstance(item, np.ndarray) else np.asarray(read_image(item))) for item in items]
         grown = [one[..., None] if one.ndim == 2 else one for one in pixels]
         if {one.shape[:2] for one in grown} - {self._shape(grown)}:
             raise UserError(f"images must all have the shape of the first images, {self._shape(grown)}")
@@ -452,6 +458,3 @@ def _load(backbone: str | torch.nn.Module) -> Pretrained | None:
     from phasezero.learner.module import wrapped
 
     return wrapped(backbone)
-
-
-__all__ = ["Labelled", "Learner", "Pretrained", "Preparation", "RunConfig", "IncrementalModel", "asdict", "pooled_features"]

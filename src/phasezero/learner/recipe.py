@@ -43,7 +43,9 @@ def make_config(
     plain = METHODS[split_method(method)[0]]
     config = build_config(method, "folder:images", initial=initial, base=classes, step=1)
     chosen: dict[str, Any] = {"protocol.class_order": "natural", "engine.photos": "files"}
-    if plain.sees_everything:  # it trains on every image again, so every image is kept, and it continues from its weights
+    if (
+        plain.sees_everything
+    ):  # it trains on every image again, so every image is kept, and it continues from its weights
         chosen |= {"protocol.memory": "per_class:1000000", "protocol.selection": "random", "method.from_scratch": False}
     if memory is not None:
         chosen["protocol.memory"] = memory
@@ -54,8 +56,7 @@ def make_config(
         chosen |= {"epochs": 15, **_both(lr=0.05, shape="cosine", batch_size=32)}
     else:
         network = "resnet-glyphs" if len(items) < MANY_IMAGES else "resnet18-cifar"
-        if plain.needs_maps and plain.network is not object:
-            network += "-podnet" if "podnet" in method else ""
+        network += "-podnet" if plain.needs_maps else ""  # maps are distilled before a ReLU
         batch = 64 if len(items) >= 640 else 32
         epochs = int(np.clip(STEPS * batch / len(items), 10, 200))
         chosen |= {"network.name": network, "epochs": epochs, **_both(lr=0.1, shape="cosine", batch_size=batch)}
@@ -90,9 +91,9 @@ def _check(config: RunConfig, method: type[Method], pretrained: Pretrained | Non
 
 def fits_in_memory(items: Sequence[Item]) -> bool:
     """Tell whether the images are small arrays of one shape."""
-    shapes = {item.shape if isinstance(item, np.ndarray) else None for item in items}
-    (shape,) = shapes if len(shapes) == 1 else (None,)
-    return shape is not None and max(shape[:2]) <= SMALL_ARRAYS
+    shapes = {item.shape if isinstance(item, np.ndarray) else () for item in items}
+    (shape,) = shapes if len(shapes) == 1 else ((),)
+    return bool(shape) and max(shape[:2]) <= SMALL_ARRAYS
 
 
 def preparation_of(items: Sequence[Item], pretrained: Pretrained | None) -> Preparation:
@@ -101,7 +102,8 @@ def preparation_of(items: Sequence[Item], pretrained: Pretrained | None) -> Prep
         own = pretrained
         return Preparation(own.mean, own.std, own.size, View("resized"), own.resize)
     if fits_in_memory(items):
-        pixels = np.stack([np.asarray(item).reshape(*np.shape(item)[:2], -1) for item in items])
+        arrays = [item for item in items if isinstance(item, np.ndarray)]
+        pixels = np.stack([array.reshape(*array.shape[:2], -1) for array in arrays])
         mean = pixels.mean((0, 1, 2), dtype=np.float64) / 255
         std = np.maximum(pixels.std((0, 1, 2), dtype=np.float64) / 255, 1e-3)
         side = max(pixels.shape[1:3])
