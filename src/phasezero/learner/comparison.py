@@ -61,11 +61,9 @@ def compare(
             continue
         fresh, known = dict[int, Item](), list[Item]()
         for item, key in zip(items, own, strict=True):
-            before = first.setdefault(key, name)
-            if key in seen and names[seen[key]] != name:
-                found.conflicts.append(Conflict(item, name, names[seen[key]], True))
-            elif before != name:
-                found.conflicts.append(Conflict(item, name, before, False))
+            before = names[seen[key]] if key in seen else first.setdefault(key, name)
+            if before != name:
+                found.conflicts.append(Conflict(item, name, before, key in seen))
             elif key in seen:
                 known.append(item)
             elif key in fresh:
