@@ -221,7 +221,7 @@ def summarise(learner: Learner, model: Path, learned: bool, seconds: float) -> N
     images, kept = (
         sum(count) for count in zip(*((e["images"], len(e["exemplars"])) for e in facts["classes"]), strict=True)
     )
-    print(f"{model}: {counted(len(facts['classes']), 'class')}, {counted(images, 'photo')} learned in {seconds:.1f} s")
+    print(f"{model}: {counted(len(facts['classes']), 'class')}, {counted(images, 'photo')} learned, {seconds:.1f} s")
     phase: dict[str, Any] = next((entry for entry in reversed(learner.history_) if "phase" in entry), {})
     if not learned:
         print("accuracy: not measured, because all added photos were learned")

@@ -31,7 +31,7 @@ INTERRUPTED = 130
 """Exit code of typer after Ctrl-C."""
 INTERRUPTION = (
     "phasezero: stopped; finished phases and runs are kept: "
-    "`run` continues with --resume, `reproduce` with the same command"
+    "`run` continues with --resume, `reproduce` with the same command; `learn` leaves the model as it was"
 )
 
 app = typer.Typer(

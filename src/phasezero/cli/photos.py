@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from phasezero.data.files import Item
 
-LONG = 1.0  # seconds: shorter steps are not reported
+LONG = 1.0  # seconds: shorter steps have no line
+SOON = 0.3  # seconds until a bar appears
 EVERY = 10.0  # seconds between lines without a terminal
 FEW = 3
 
@@ -48,7 +49,7 @@ class Steps:
             self._end()
             self.what, self.started, self.told = what, now, now
         if self.on_terminal:
-            self._draw(done, total)
+            self._draw(done, total, now - self.started)
         elif done >= total and now - self.started > LONG:
             print(f"{what}: {total:,} in {now - self.started:.1f} s", file=sys.stderr)
         elif done < total and now - self.told > EVERY:
@@ -57,8 +58,8 @@ class Steps:
         if done >= total:
             self._end()
 
-    def _draw(self, done: int, total: int) -> None:
-        if self.bar is None and done < total:
+    def _draw(self, done: int, total: int, seconds: float) -> None:
+        if self.bar is None and done < total and seconds > SOON:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
