@@ -14,6 +14,7 @@ from phasezero.data.images import Preparation, View
 from phasezero.errors import UserError
 from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS, Method
+from phasezero.methods.ridge import USUAL_STRENGTH, Ridge
 from phasezero.nets import NETWORKS, Pretrained, fits_network
 from phasezero.presets import build_config, split_method, with_settings
 
@@ -60,8 +61,13 @@ def make_config(
         batch = 64 if len(items) >= 640 else 32
         epochs = int(np.clip(STEPS * batch / len(items), 10, 200))
         chosen |= {"network.name": network, "epochs": epochs, **_both(lr=0.1, shape="cosine", batch_size=batch)}
-    if "width" in plain.Options.__dataclass_fields__:
-        chosen["method.width"] = 0 if pretrained is not None else 2048
+    if plain is Ridge:
+        # On held-out photos a random map of pretrained features changes less than chance does (notebook/photos.md).
+        # lambda is chosen at most once, so that the order in which classes come does not matter.
+        own = (
+            {"width": 0, "choose_once": True} if pretrained is not None else {"width": 2048, "strength": USUAL_STRENGTH}
+        )
+        chosen |= {f"method.{key}": value for key, value in own.items()}
     config = with_settings(config, {**chosen, **settings})
     _check(config, plain, pretrained)
     return replace(config, name=f"{config.label}/learner")
