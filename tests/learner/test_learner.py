@@ -102,14 +102,9 @@ def test_images_may_be_arrays_pairs_folders_and_data_sets(photos: Photos, tmp_pa
 
     names = [name for _, name in pairs]
     expected = Learner().fit(pairs).predict_proba(files(pairs))
-    for data in [
-        (arrays, names),
-        (files(pairs), names),
-        (tmp_path / "photos", None),
-        (opened, None),
-        (Numbered(), None),
-    ]:
-        learner = Learner().fit(*data)
+    forms: list[tuple[Any, Any]] = [(arrays, names), (files(pairs), names), (tmp_path / "photos", None)]
+    for data, labels in [*forms, (opened, None), (Numbered(), None)]:
+        learner = Learner().fit(data, labels)
         assert list(learner.classes_) == ["a", "b"]
         assert np.array_equal(learner.predict_proba(arrays), expected)
     assert np.array_equal(learner.predict_proba(tmp_path / "photos"), expected)
@@ -127,7 +122,7 @@ def test_mistakes_are_explained(photos: Photos, tmp_path: Path) -> None:
         (lambda: learner.fit(np.zeros((2, 4, 4, 3), np.uint8), [0]), "2 images but 1 labels"),
         (lambda: learner.fit(files(pairs), [0.5] * 6), "a text or a whole number"),
         (lambda: learner.fit([(pairs[0][0], "a"), (pairs[0][0], 1)]), "either texts or whole numbers"),
-        (lambda: learner.fit([*pairs, (pairs[0][0], "b")]), "was given as"),
+        (lambda: learner.fit([*pairs, (pairs[0][0], "b")]), "the same image as"),
         (lambda: Learner("lucyr").fit(pairs), "did you mean 'lucir'"),
         (lambda: Learner(initial=["cwd"]).fit(pairs), "it is frozen"),
         (lambda: Learner("aanet").fit(pairs), "does not work with the network"),
@@ -141,7 +136,7 @@ def test_mistakes_are_explained(photos: Photos, tmp_path: Path) -> None:
     for call, message in [
         (lambda: learner.add_classes(pairs[:1]), "known already"),
         (lambda: learner.add_examples(photos("c")), "not known"),
-        (lambda: learner.add_classes([(pairs[0][0], "c")]), "was given as"),
+        (lambda: learner.add_classes([(pairs[0][0], "c")]), "the same image as"),
         (lambda: learner.add_classes(files(pairs), [1] * 6), "texts if the known classes are texts"),
         (lambda: learner.add_classes([(tmp_path / "nowhere.jpg", "c")]), "nowhere.jpg"),
         (lambda: learner.evaluate(photos("c")), "does not know class 'c'"),
@@ -164,7 +159,7 @@ def test_any_module_is_a_backbone(photos: Photos, tmp_path: Path) -> None:
     module = nn.Sequential(nn.Conv2d(3, 8, 5, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten())
     learner = Learner(backbone=module).fit(photos("ab")).add_classes(photos("c"))
     learner.save(tmp_path / "m")
-    with pytest.raises(UserError, match="made with a module"):
+    with pytest.raises(UserError, match="a backbone of its own"):
         Learner.load(tmp_path / "m")
     again = Learner.load(tmp_path / "m", backbone=module)
     tested = files(photos("abc", 1, "test", seed=5))

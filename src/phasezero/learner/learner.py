@@ -92,16 +92,10 @@ class Learner(Estimator):
         """Forget everything and learn these classes, as phase 0."""
         first = labelled(X, y)
         pretrained = _load(self.backbone)
-        given = {"engine.device": self.device, **(self.settings or {})}
         self._pretrained, self._preparation = pretrained, preparation_of(first.items, pretrained)
         self._in_memory = pretrained is None and fits_in_memory(first.items)
         by_class = first.by_class()
-        self.config_ = replace(
-            make_config(
-                self.method, self.initial, self.memory, pretrained, self.backbone_lr, first.items, len(by_class), given
-            ),
-            seed=self.seed,
-        )
+        self.config_ = make_config(self.get_params(), pretrained, first.items, len(by_class))
         self._names, self._sizes, self.history_ = list[Name](), list[int](), list[dict[str, Any]]()
         self._exemplars = list[list[Item]]()
         self._means: Tensor | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from phasezero.config import RunConfig
+from phasezero.config import MODULE, RunConfig
 from phasezero.data.files import Item, read_image
 from phasezero.data.images import Preparation, View
 from phasezero.errors import UserError
@@ -25,24 +25,13 @@ STEPS = 2_000  # of phase 0 from scratch
 PHOTO_MARGIN = 8 / 7  # the shorter side relative to the crop, as 256 to 224
 
 
-def frozen_method(method: str) -> bool:
-    """Tell whether a method freezes the backbone after phase 0 and can be extended exactly."""
-    return not METHODS[split_method(method)[0]].trains_later
-
-
 def make_config(
-    method: str,
-    initial: Sequence[str],
-    memory: str | None,
-    pretrained: Pretrained | None,
-    backbone_lr: float | None,
-    items: Sequence[Item],
-    classes: int,
-    settings: Mapping[str, Any],
+    wanted: Mapping[str, Any], pretrained: Pretrained | None, items: Sequence[Item], classes: int
 ) -> RunConfig:
-    """Return the configuration of phase 0. Settings given by the user win."""
+    """Return the configuration of phase 0, given the learner's parameters; its settings win."""
+    method, memory, backbone = wanted["method"], wanted["memory"], wanted["backbone"]
     plain = METHODS[split_method(method)[0]]
-    config = build_config(method, "folder:images", initial=initial, base=classes, step=1)
+    config = build_config(method, "folder:images", initial=wanted["initial"], base=classes, step=1)
     chosen: dict[str, Any] = {"protocol.class_order": "natural", "engine.photos": "files"}
     if (
         plain.sees_everything
@@ -51,8 +40,10 @@ def make_config(
     if memory is not None:
         chosen["protocol.memory"] = memory
     if pretrained is not None:
-        rate = (0.0 if frozen_method(method) else 0.1) if backbone_lr is None else backbone_lr
-        chosen |= {"network.name": pretrained.name, "network.backbone_lr": rate}
+        usual = 0.1 if plain.trains_later else 0.0
+        rate = usual if wanted["backbone_lr"] is None else wanted["backbone_lr"]
+        weights = backbone if isinstance(backbone, str) else MODULE
+        chosen |= {"network.name": pretrained.name, "network.weights": weights, "network.backbone_lr": rate}
         # Ours, for some hundred photos: pretrained features need few epochs.
         chosen |= {"epochs": 15, **_both(lr=0.05, shape="cosine", batch_size=32)}
     else:
@@ -68,8 +59,9 @@ def make_config(
             {"width": 0, "choose_once": True} if pretrained is not None else {"width": 2048, "strength": USUAL_STRENGTH}
         )
         chosen |= {f"method.{key}": value for key, value in own.items()}
-    config = with_settings(config, {**chosen, **settings})
-    _check(config, plain, pretrained)
+    chosen |= {"seed": wanted["seed"], "engine.device": wanted["device"], **(wanted["settings"] or {})}
+    config = with_settings(config, chosen)
+    _check(config, plain)
     return replace(config, name=f"{config.label}/learner")
 
 
@@ -77,7 +69,7 @@ def _both(**settings: Any) -> dict[str, Any]:
     return {f"training.{part}.{key}": value for part in ("first", "later") for key, value in settings.items()}
 
 
-def _check(config: RunConfig, method: type[Method], pretrained: Pretrained | None) -> None:
+def _check(config: RunConfig, method: type[Method]) -> None:
     name = config.network.name
     if name in NETWORKS and not fits_network(name, method.network):
         fitting = ", ".join(own for own in NETWORKS if fits_network(own, method.network))
