@@ -20,7 +20,7 @@ from safetensors.torch import load as load_tensors, save as save_tensors
 from torch import Tensor, nn
 
 from phasezero import __version__
-from phasezero.config import RunConfig
+from phasezero.config import MODULE, RunConfig
 from phasezero.data.files import Item
 from phasezero.data.images import Preparation, View
 from phasezero.engine.device import Device
@@ -28,7 +28,7 @@ from phasezero.engine.trainer import build_model
 from phasezero.errors import UserError
 from phasezero.learner.calibration import TEMPERATURES, Calibration
 from phasezero.learner.card import card
-from phasezero.learner.module import NAME as MODULE, wrapped
+from phasezero.learner.module import wrapped
 from phasezero.methods import METHODS
 from phasezero.nets import BACKBONES, Backbone, Pretrained, build_backbone
 from phasezero.records.files import replacing, write_whole
@@ -209,7 +209,7 @@ def read_model(folder: Path, name: str = MODEL) -> dict[str, Any]:
     if facts.get("format") != FORMAT:
         raise UserError(f"{folder / name} is not a model of this version of phasezero (format {facts.get('format')!r})")
     wanted = {"id", "version", "config", "classes", "history", "preparation", "calibration", "tensors", "images"}
-    if missing := sorted(wanted - facts.keys()):
+    if missing := sorted(key for key in wanted if not facts.get(key) and key != "images"):
         raise UserError(f"{folder / name} is damaged: {missing[0]} is missing")
     return facts
 

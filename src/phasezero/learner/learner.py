@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.learner.calibration import Calibration
 from phasezero.learner.comparison import Comparison, compare
+from phasezero.learner.conventions import Estimator
 from phasezero.learner.exemplars import encoded, fingerprint
 from phasezero.learner.labelled import Name, images, labelled
 from phasezero.learner.recipe import fits_in_memory, make_config, preparation_of
@@ -44,7 +44,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is done, how many of its steps are done, and how many there are."""
 
 
-class Learner:
+class Learner(Estimator):
     """Learn classes of images, and more classes later without the old images.
 
     By default features of a pretrained network go to an exact ridge classifier, which needs no GPU. `method` may be any
@@ -93,16 +93,10 @@ class Learner:
         """Forget everything and learn these classes, as phase 0."""
         first = labelled(X, y)
         pretrained = _load(self.backbone)
-        given = {"engine.device": self.device, **(self.settings or {})}
         self._pretrained, self._preparation = pretrained, preparation_of(first.items, pretrained)
         self._in_memory = pretrained is None and fits_in_memory(first.items)
         by_class = first.by_class()
-        self.config_ = replace(
-            make_config(
-                self.method, self.initial, self.memory, pretrained, self.backbone_lr, first.items, len(by_class), given
-            ),
-            seed=self.seed,
-        )
+        self.config_ = make_config(self.get_params(), pretrained, first.items, len(by_class))
         self._names, self._sizes, self.history_ = list[Name](), list[int](), list[dict[str, Any]]()
         self._exemplars = list[list[Item]]()
         self._means: Tensor | None = None
@@ -332,40 +326,6 @@ class Learner:
         from phasezero.learner.folder import load
 
         return load(Path(folder), backbone, device)
-
-    # Conventions of scikit-learn
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            name: getattr(self, name) for name in inspect.signature(type(self).__init__).parameters if name != "self"
-        }
-
-    def set_params(self, **params: Any) -> Self:
-        """Change arguments of the constructor; they take effect at the next `fit`."""
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise ValueError(f"Learner has no parameter {name!r}")
-            setattr(self, name, value)
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
-
-        return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=True),
-            classifier_tags=ClassifierTags(),
-            input_tags=InputTags(two_d_array=False, three_d_array=True),
-        )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "classes_")
-
-    def __repr__(self) -> str:
-        defaults = {name: own.default for name, own in inspect.signature(type(self).__init__).parameters.items()}
-        own = {name: value for name, value in self.get_params().items() if value != defaults[name]}
-        return f"Learner({', '.join(f'{name}={value!r}' for name, value in own.items())})"
 
     # Parts
 
