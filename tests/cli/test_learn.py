@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from phasezero.cli import photos as photos_module
 from phasezero.cli.photos import Steps
@@ -53,6 +54,18 @@ def test_a_model_is_made_and_says_what_to_do_next(works: Works) -> None:
     assert "\x1b" not in out + err
     assert classes(Path("my model")) == ["green", "red"]
     assert len(list(Path("my model/images").iterdir())) == 4
+
+
+def test_kept_photos_have_no_metadata(works: Works) -> None:
+    take_photos(Path("photos/red"), "red", 1)
+    facts = Image.Exif()
+    facts[0x010E] = "secret description"  # ImageDescription
+    Image.open("photos/red/0.jpg").save("photos/red/1.jpg", exif=facts, comment=b"secret comment")
+    works("learn", "photos", "--model", "m", "--keep-images", "2")
+    assert Path("photos/red/1.jpg").read_bytes().count(b"secret") == 2
+    files = [path for path in Path("m").rglob("*") if path.is_file()]
+    assert len([path for path in files if path.parent.name == "images"]) == 1  # the other is held out
+    assert not any(b"secret" in path.read_bytes() for path in files)
 
 
 def test_new_classes_and_new_photos_of_known_classes_are_learned(model: Path, works: Works) -> None:

@@ -31,6 +31,7 @@ def encoded(item: Item, shorter_side: int | None) -> bytes:
         scale = shorter_side / min(photo.size)
         width, height = (max(1, round(side * scale)) for side in photo.size)
         photo = photo.resize((width, height), Image.Resampling.BILINEAR)
+    photo.info = {}  # Pillow would copy the comment of a JPEG file
     photo.save(file, "JPEG", quality=QUALITY)
     return file.getvalue()
 
