@@ -201,7 +201,10 @@ def check_conflicts(found: Comparison) -> None:
         for one in found.conflicts[:FEW]
     ]
     more = f"; and {len(found.conflicts) - FEW} more" if len(found.conflicts) > FEW else ""
-    raise UserError(printable(f"photos in two classes: {'; '.join(told)}{more}; remove each from one of its folders"))
+    hint = "; a class keeps the name that it was learned by" if any(one.learned for one in found.conflicts) else ""
+    raise UserError(
+        printable(f"photos in two classes: {'; '.join(told)}{more}; remove each from one of its folders{hint}")
+    )
 
 
 def teach(learner: Learner, new: Mapping[Any, Sequence[Any]], more: Mapping[Any, Sequence[Any]]) -> None:

@@ -341,19 +341,14 @@ class Learner(Estimator):
             raise UserError("this learner has learned nothing yet; call fit first")
 
     def _check_not_seen(self, by_class: Mapping[Name, list[Item]]) -> None:
-        """Raise UserError if the same photo is given for two classes."""
-        seen: dict[int, Name] = {}
-        for name, own in by_class.items():
-            for item in own:
-                key = fingerprint(item)
-                before = seen.setdefault(key, name)
-                if before == name and key in self._seen:
-                    before = self._names[self._seen[key]]
-                if before != name:
-                    what = item if isinstance(item, Path) else "an image"
-                    raise UserError(
-                        f"{what} is given as {name!r}, and the same image as {before!r}; remove it from one"
-                    )
+        """Raise UserError if an image is given for two classes, or was learned as another class."""
+        found = compare(by_class, self._names, self._seen)
+        wrong = [(one.item, one.given, one.other) for one in found.conflicts]
+        wrong += [(by_class[name][0], name, before) for name, before in found.renamed.items()]
+        if wrong:
+            item, name, before = wrong[0]
+            what = item if isinstance(item, Path) else "an image"
+            raise UserError(f"{what} is given as {name!r}, and the same image as {before!r}; remove it from one")
 
     def _remember(self, position: int, own: Sequence[Item]) -> None:
         self._seen |= dict.fromkeys(map(fingerprint, own), position)
