@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from rich.progress import Progress
 
-from phasezero.data import cifar100, download as downloads
+from phasezero.data import cifar100
 from phasezero.data.download import download, extract_tar
 from phasezero.errors import UserError
 
@@ -105,7 +106,7 @@ def test_ctrl_c_leaves_the_part_only(server: Server, target: Path, monkeypatch: 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as stopped:
-        stopped.setattr(downloads.Progress, "update", stop)
+        stopped.setattr(Progress, "update", stop)
         with pytest.raises(KeyboardInterrupt):
             download(server.url, target, md5=MD5)
     assert [path.name for path in target.parent.iterdir()] == ["archive.bin.part"]
