@@ -26,6 +26,7 @@ from phasezero.engine.setup import Setup, images_by_phase, stream_of
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.learner.calibration import Calibration
+from phasezero.learner.comparison import Comparison, compare
 from phasezero.learner.conventions import Estimator
 from phasezero.learner.exemplars import encoded, fingerprint
 from phasezero.learner.labelled import Name, images, labelled
@@ -187,6 +188,7 @@ class Learner(Estimator):
                 "phase": phase.index,
                 "classes": [str(name) for name in by_class],
                 "images": sum(map(len, by_class.values())),
+                "held_out": sum(len(held) for _, held in parts),
                 "held_out_accuracy": accuracy,
                 "loss": {stage: values[-1] for stage, values in training.losses.items() if values},
                 "seconds": time.perf_counter() - started,
@@ -230,6 +232,20 @@ class Learner(Estimator):
             self.model_.head.update()
         return float((scores.argmax(1).cpu() == labels).double().mean())
 
+    def compare(self, X: Any, y: Any = None) -> Comparison:  # noqa: N803
+        """Return which of these labelled images are new, and which repeat or contradict what was learned."""
+        report = self.progress
+        watch = None if report is None else lambda done, total: report("comparing images", done, total)
+        fitted = hasattr(self, "classes_")
+        names, seen = (self._names, self._seen) if fitted else ([], {})
+        return compare(labelled(X, y).by_class(), names, seen, watch)
+
+    @property
+    def can_add_examples(self) -> bool:
+        """Whether the method can add images to known classes, which then gives the classifier of all images."""
+        self._check_fitted()
+        return isinstance(self.model_.head, FrozenHead)
+
     # Predicting
 
     def predict(self, X: Any, reject: float | bool = False) -> np.ndarray[Any, Any]:  # noqa: N803
@@ -241,7 +257,7 @@ class Learner(Estimator):
         found = self.predict_proba(X)
         answers = self.classes_[found.argmax(1)]
         if reject is not False:
-            limit = self._calibration.threshold(REJECTED if reject is True else float(reject))
+            limit = self.threshold(REJECTED if reject is True else float(reject))
             answers = np.where(found.max(1) < limit, UNKNOWN, answers.astype(object))
         return np.asarray(answers)
 
@@ -253,6 +269,11 @@ class Learner(Estimator):
             return np.zeros((0, len(self._names)))
         found = self._run(items, "predicting", lambda output: self._scores(output.features))
         return self._calibration.probabilities(found.cpu()).numpy()
+
+    def threshold(self, share: float) -> float:
+        """Return the probability that this share of held-out images of known classes did not reach."""
+        self._check_fitted()
+        return self._calibration.threshold(share)
 
     def top(self, X: Any, k: int = 5) -> list[list[tuple[Name, float]]]:  # noqa: N803
         """Return the k most probable classes of each image, with their probabilities."""
