@@ -12,6 +12,7 @@ from phasezero import __version__, plugins
 from phasezero.cli.analyze import analyze
 from phasezero.cli.bench import bench
 from phasezero.cli.data import data_app
+from phasezero.cli.export import export
 from phasezero.cli.list import list_names
 from phasezero.cli.options import check_empty
 from phasezero.cli.report import report
@@ -35,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (run, show, report, analyze, reproduce, results, store, bench):
+for command in (run, show, report, analyze, reproduce, results, export, store, bench):
     app.command()(command)
 app.command("list")(list_names)
 app.add_typer(data_app, name="data")
