@@ -7,10 +7,12 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import typer
 import yaml
+from PIL import Image
 
 import phasezero
 from phasezero import load_plugin, preset, read_record
@@ -68,9 +70,24 @@ def test_commands_can_be_given(command: Callable[..., tuple[int, str, str]]) -> 
             assert all(one["name"] for one in yaml.safe_load_all(out))
 
 
+def draw_photos(folder: Path, classes: dict[str, list[str]]) -> None:
+    """Write three noisy photos of each class, and new.jpg."""
+    rng = np.random.default_rng(0)
+    for place, (part, names) in enumerate(classes.items()):
+        for colour, name in enumerate(names):
+            (folder / part / name).mkdir(parents=True)
+            for number in range(3):
+                pixels = rng.integers(0, 80, (40, 60, 3)) + np.eye(3, dtype=int)[(colour + 2 * place) % 3] * 150
+                Image.fromarray(pixels.astype(np.uint8)).save(folder / part / name / f"{number}.jpg")
+    Image.fromarray(pixels.astype(np.uint8)).save(folder / "new.jpg")
+
+
 def test_the_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    training, term = blocks("README.md", "python")
+    photos, training, term = blocks("README.md", "python")
+    draw_photos(tmp_path, {"photos": ["cat", "dog"], "more": ["emu"]})
+    execute("README.md", photos)
+    assert (tmp_path / "animals" / "model.json").is_file()
     assert training.count("b50s10") == 1
     execute("README.md", training.replace("b50s10", "sizes2-2,epochs=1"))
     assert read_record("runs/mine")["phases"][-1]["seen_classes"] == 4

@@ -28,6 +28,7 @@ LAYERS = (
     "engine",
     "runs benchmarks",
     "learner",
+    "export",
     "analysis",
     "report",
     "paper",

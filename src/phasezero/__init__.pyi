@@ -9,6 +9,7 @@ from phasezero.data.images import ImageData as ImageData, View as View
 from phasezero.data.stream import Phase as Phase
 from phasezero.engine.callbacks import Callback as Callback
 from phasezero.errors import UserError as UserError
+from phasezero.export import export_model as export_model
 from phasezero.initial.base import (
     Strategy as Strategy,
     StrategyOptions as StrategyOptions,

@@ -13,6 +13,7 @@ from phasezero.cli.analyze import analyze
 from phasezero.cli.bench import bench
 from phasezero.cli.data import data_app
 from phasezero.cli.evaluate import evaluate
+from phasezero.cli.export import export
 from phasezero.cli.info import info
 from phasezero.cli.learn import learn
 from phasezero.cli.list import list_names
@@ -40,7 +41,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (learn, predict, evaluate, info, undo, run, show, report, analyze, reproduce, results, store, bench):
+using = (learn, predict, evaluate, info, undo, export)
+training = (run, show, report, analyze, reproduce, results, store, bench)
+for command in (*using, *training):
     app.command()(command)
 app.command("list")(list_names)
 app.add_typer(data_app, name="data")
