@@ -217,3 +217,17 @@ def test_a_learner_follows_scikit_learn(photos: Photos) -> None:
     learner.partial_fit(files(more), [name for _, name in more])
     assert list(learner.classes_) == ["a", "b", "c"]
     assert pickle.loads(pickle.dumps(learner)).predict(X).tolist() == learner.predict(X).tolist()
+
+
+def test_a_phase_that_fails_leaves_the_learner_as_it_was(photos: Photos, tmp_path: Path) -> None:
+    learner = Learner().fit(photos("ab"))
+    new = photos("c")
+    content = new[1][0].read_bytes()
+    new[1][0].write_bytes(content[: len(content) // 2])  # its header is intact
+    tested = files(photos("ab", 2, "test", seed=5))
+    before = learner.predict_proba(tested)
+    with pytest.raises(UserError, match=r"1\.png cannot be read"):
+        learner.add_classes(new)
+    assert np.array_equal(learner.predict_proba(tested), before)
+    new[1][0].write_bytes(content)
+    assert list(learner.add_classes(new).classes_) == ["a", "b", "c"]

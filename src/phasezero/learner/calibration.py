@@ -7,17 +7,28 @@ up and no image is needed again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from phasezero.data.files import Item
 from phasezero.errors import UserError
 
 TEMPERATURES = tuple(10 ** (step / 10) for step in range(-20, 21))
 USUAL = 1.0  # without held-out images, scores are taken for logits
 MOST_KEPT = 10_000
+HELD_OUT = 10  # every tenth image of a class calibrates probabilities
+
+
+def held_out(own: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+    """Split images of a class: every tenth, or the first of fewer than ten, is held out; never the only image."""
+    every = min(HELD_OUT, len(own))
+    held = [item for place, item in enumerate(own) if place % every == 0] if every > 1 else []
+    kept = [item for place, item in enumerate(own) if every == 1 or place % every]
+    return kept, held
 
 
 @dataclass

@@ -105,8 +105,9 @@ def undo(folder: Path) -> None:
     """Return to the version before the last save; raise UserError without such a version."""
     if not (folder / PREVIOUS).exists():
         raise UserError(f"{folder}: there is no earlier version to return to")
-    before = read_model(folder, PREVIOUS)
-    write_whole(folder / MODEL, (folder / PREVIOUS).read_text(encoding="utf-8"))
+    # A version of its own: whoever has loaded the undone version must not overwrite a later version of that number.
+    before = read_model(folder, PREVIOUS) | {"version": read_model(folder)["version"] + 1}
+    write_json(folder / MODEL, before, "model")
     write_whole(folder / CARD, card(before))
     (folder / PREVIOUS).unlink()
     _remove_unused(folder)

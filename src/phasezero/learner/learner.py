@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,30 +19,28 @@ from phasezero.data.files import Item
 from phasezero.data.images import ImageData, ImageSplit
 from phasezero.data.sources import make_source
 from phasezero.data.stream import Phase, cut_phases
-from phasezero.engine.callbacks import Callback
 from phasezero.engine.device import Device
 from phasezero.engine.evaluate import evaluate_images, exemplar_means
 from phasezero.engine.oracle import TrainedOracle
 from phasezero.engine.setup import Setup, images_by_phase, stream_of
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
-from phasezero.learner.calibration import Calibration
+from phasezero.learner.calibration import Calibration, held_out
 from phasezero.learner.comparison import Comparison, compare
 from phasezero.learner.conventions import Estimator
 from phasezero.learner.exemplars import encoded, fingerprint
 from phasezero.learner.labelled import Name, images, labelled
+from phasezero.learner.module import load_any
+from phasezero.learner.progress import EpochProgress, Progress, watch
 from phasezero.learner.recipe import fits_in_memory, make_config, preparation_of
 from phasezero.methods import classifier_of
 from phasezero.methods.frozen import FrozenHead
-from phasezero.nets import Features, IncrementalModel, Output, Pretrained, load_backbone
+from phasezero.nets import Features, IncrementalModel, Output
 
 EMBEDDED = "efficientnet-lite0"
 UNKNOWN = "unknown"
 REJECTED = 0.05  # share of images of known classes that reject=True takes for unknown
-HELD_OUT = 10  # every tenth image of a class calibrates probabilities
 BATCH = 64
-Progress = Callable[[str, int, int], None]
-"""Called with what is done, how many of its steps are done, and how many there are."""
 
 
 class Learner(Estimator):
@@ -92,7 +91,7 @@ class Learner(Estimator):
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
         """Forget everything and learn these classes, as phase 0."""
         first = labelled(X, y)
-        pretrained = _load(self.backbone)
+        pretrained = load_any(self.backbone)
         self._pretrained, self._preparation = pretrained, preparation_of(first.items, pretrained)
         self._in_memory = pretrained is None and fits_in_memory(first.items)
         by_class = first.by_class()
@@ -154,16 +153,15 @@ class Learner(Estimator):
         if self._names and {type(name) for name in by_class} != {type(self._names[0])}:
             raise UserError("new classes must be texts if the known classes are texts, and numbers if they are numbers")
         self._check_not_seen(by_class)
-        parts = [_held_out(own) for own in by_class.values()]
+        parts = [held_out(own) for own in by_class.values()]
         sizes, names = [*self._sizes, len(by_class)], [*self._names, *by_class]
         classes = [*self._exemplars, *(kept for kept, _ in parts)]
         trainer = self._trainer(classes, names, sizes)
         if self._names:
-            kept = [
-                own[: len(exemplars)] for own, exemplars in zip(trainer.train_by_class, self._exemplars, strict=False)
-            ]
-            trainer.continue_from(len(self._sizes), self.model_, kept)
-        self._watch(trainer.train, "extracting features", sum(len(kept) for kept, _ in parts))
+            # A copy, because a phase may fail. Of old classes the trainer has the exemplars alone, best first.
+            kept = trainer.train_by_class[: len(self._names)]
+            trainer.continue_from(len(self._sizes), copy.deepcopy(self.model_), kept)
+        watch(trainer.train, self.progress, "extracting features", sum(len(kept) for kept, _ in parts))
         phase = trainer.stream.phases[-1]
         with trainer.device.settings():
             training = trainer.train_phase(phase)
@@ -206,7 +204,7 @@ class Learner(Estimator):
         device = Device.choose(config.engine, config.training.first.steps(len(labels)))
         steps = images_by_phase(config, stream, [len(own) for own in classes])
         setup = Setup(stream, device, None if self._in_memory else "files", steps)
-        callback = _EpochProgress(self.progress) if self.progress else None
+        callback = EpochProgress(self.progress) if self.progress else None
         # A teacher of phase 0 is trained as a run is, which ends with a test: on an image of each class, for no use.
         first = [int(np.flatnonzero(labels == position)[0]) for position in range(len(classes))] if classes[0] else []
         tested = replace(data, test=self._picked(train, first))
@@ -235,10 +233,10 @@ class Learner(Estimator):
     def compare(self, X: Any, y: Any = None) -> Comparison:  # noqa: N803
         """Return which of these labelled images are new, and which repeat or contradict what was learned."""
         report = self.progress
-        watch = None if report is None else lambda done, total: report("comparing images", done, total)
+        told = None if report is None else lambda done, total: report("comparing images", done, total)
         fitted = hasattr(self, "classes_")
         names, seen = (self._names, self._seen) if fitted else ([], {})
-        return compare(labelled(X, y).by_class(), names, seen, watch)
+        return compare(labelled(X, y).by_class(), names, seen, told)
 
     @property
     def can_add_examples(self) -> bool:
@@ -383,7 +381,7 @@ class Learner(Estimator):
         labels = torch.zeros(len(items), dtype=torch.long)
         split = ImageSplit(self._stacked(items), labels.numpy())
         source = make_source(split, labels, self._preparation, self._place.torch)
-        self._watch(source, what, len(items))
+        watch(source, self.progress, what, len(items))
         with self._place.settings():
             return evaluate_images(self.model_, source, torch.arange(len(items)), BATCH, take)
 
@@ -397,40 +395,3 @@ class Learner(Estimator):
             scores = self.model_.classify(Features(features, ())).logits
         self.model_.train(was_training)
         return scores
-
-    def _watch(self, source: Any, what: str, total: int) -> None:
-        if self.progress is None:
-            return
-        report, done = self.progress, 0
-
-        def watch(count: int) -> None:
-            nonlocal done
-            done = min(done + count, total)
-            report(what, done, total)
-
-        source.watch = watch
-
-
-class _EpochProgress(Callback):
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-
-    def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
-        self.progress(f"training ({stage})", epoch + 1, epochs)
-
-
-def _held_out(own: Sequence[Item]) -> tuple[list[Item], list[Item]]:
-    """Split images of a class: every tenth, or the first of fewer than ten, is held out; never the only image."""
-    every = min(HELD_OUT, len(own))
-    held = [item for place, item in enumerate(own) if place % every == 0] if every > 1 else []
-    kept = [item for place, item in enumerate(own) if every == 1 or place % every]
-    return kept, held
-
-
-def _load(backbone: str | torch.nn.Module) -> Pretrained | None:
-    """Return the backbone with weights; None to train from scratch."""
-    if isinstance(backbone, str):
-        return None if backbone == "none" else load_backbone(backbone)
-    from phasezero.learner.module import wrapped
-
-    return wrapped(backbone)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from phasezero.config import MODULE
 from phasezero.errors import UserError
-from phasezero.nets import Backbone, Features, Pretrained
+from phasezero.nets import Backbone, Features, Pretrained, load_backbone
 
 # What torchvision and timm prepare images for, unless the module says otherwise.
 SIZE, RESIZE = 224, 256
@@ -52,3 +52,10 @@ def wrapped(module: nn.Module) -> Pretrained:
     mean, std = (tuple(map(float, getattr(module, key, usual))) for key, usual in (("mean", MEAN), ("std", STD)))
     size, resize = backbone.size, round(backbone.size * RESIZE / SIZE)
     return Pretrained(MODULE, backbone, size, resize, mean, std, "unknown", type(module).__name__, digest.hexdigest())  # type: ignore[arg-type]
+
+
+def load_any(backbone: str | nn.Module) -> Pretrained | None:
+    """Return a backbone with its weights: a module, or what `load_backbone` takes; None for `none`."""
+    if isinstance(backbone, str):
+        return None if backbone == "none" else load_backbone(backbone)
+    return wrapped(backbone)

@@ -1,0 +1,35 @@
+"""Reports of what a learner does, for progress bars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phasezero.data.loader import ImageSource
+from phasezero.data.stream import Phase
+from phasezero.engine.callbacks import Callback
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is done, how many of its steps are done, and how many there are."""
+
+
+class EpochProgress(Callback):
+    """Report each epoch."""
+
+    def __init__(self, report: Progress) -> None:
+        self.report = report
+
+    def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        self.report(f"training ({stage})", epoch + 1, epochs)
+
+
+def watch(source: ImageSource, report: Progress | None, what: str, total: int) -> None:
+    """Report the images of a source that are evaluated."""
+    done = 0
+
+    def add(count: int) -> None:
+        nonlocal done
+        done = min(done + count, total)
+        if report is not None:
+            report(what, done, total)
+
+    source.watch = add
