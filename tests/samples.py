@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from torch import Generator, Tensor, nn
 
 from phasezero import Callback, Record, run
@@ -41,6 +43,7 @@ ENVIRONMENT = Environment(
     engine="eager",
 )
 
+COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (40, 60, 220), "grey": (128, 128, 128)}
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
 """A name that would break out of a page that does not escape it."""
 
@@ -312,3 +315,11 @@ class StopAfter(Callback):
     def on_phase_end(self, result: PhaseResult) -> None:
         if result.phase.index == self.at[0]:  # a phase without epochs; it is not saved yet
             raise StoppedError
+
+
+def make_photo(colour: tuple[int, int, int], seed: int, side: int = 64) -> bytes:
+    """Return a JPEG of noise around a colour."""
+    noise = np.random.default_rng(seed).integers(-40, 41, (side, side, 3))
+    file = io.BytesIO()
+    Image.fromarray((np.array(colour) + noise).clip(0, 255).astype(np.uint8)).save(file, "JPEG")
+    return file.getvalue()

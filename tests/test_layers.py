@@ -28,6 +28,7 @@ LAYERS = (
     "engine",
     "runs benchmarks",
     "learner",
+    "serve",
     "analysis",
     "report",
     "paper",

@@ -18,6 +18,7 @@ from phasezero.cli.report import report
 from phasezero.cli.reproduce import reproduce
 from phasezero.cli.results import results
 from phasezero.cli.run import run
+from phasezero.cli.serve import serve
 from phasezero.cli.show import show
 from phasezero.cli.store import store
 from phasezero.errors import DivergenceError, UserError
@@ -35,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (run, show, report, analyze, reproduce, results, store, bench):
+for command in (run, show, report, analyze, reproduce, results, store, bench, serve):
     app.command()(command)
 app.command("list")(list_names)
 app.add_typer(data_app, name="data")
