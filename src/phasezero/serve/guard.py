@@ -16,7 +16,7 @@ from phasezero.serve.limits import Limits, Problem, RateLimit, busy
 
 HEADERS = {
     "content-security-policy": (
-        "default-src 'self'; img-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+        "default-src 'self'; img-src 'self' blob: data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
         "frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
