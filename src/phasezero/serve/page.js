@@ -128,7 +128,8 @@ function tryPhotos(files) {
   for (const file of photos) {
     const address = URL.createObjectURL(file);
     const text = make("div", {}, make("p", { class: "faint" }, "…"));
-    const item = make("li", { class: "answer" }, make("img", { src: address, alt: file.name || "the photo" }), text);
+    const preview = make("img", { src: address, alt: file.name || "the photo", onerror: () => preview.remove() });
+    const item = make("li", { class: "answer" }, preview, text);
     item.free = () => URL.revokeObjectURL(address);
     byId("answers").prepend(item);
     queue.push({ file, text });
@@ -150,10 +151,10 @@ async function work() {
       form.append("image", file, "photo");
       const found = await patiently("predict?top=5&similar=4", { method: "POST", body: form });
       text.replaceChildren(...(await answer(found.predictions[0])));
-      byId("try-status").textContent = `${file.name || "The photo"}: ${found.predictions[0].name}, ` +
+      byId("try-said").textContent = `${file.name || "The photo"}: ${found.predictions[0].name}, ` +
         percent(found.predictions[0].top[0].probability);
     } catch (error) {
-      text.replaceChildren(make("p", { class: "note bad" }, error.message));
+      text.replaceChildren(make("p", { class: "note bad" }, `${file.name || "The photo"}: ${error.message}`));
     }
   }
   asking -= 1;
@@ -281,7 +282,7 @@ async function teach(event) {
     clearLesson();
     byId("name").value = "";
     return `${found.new ? "Learned" : "Extended"} ${found.name} with ${plural(found.images, "photo")} in ` +
-      `${found.seconds.toFixed(1)} s. Try it with other photos.`;
+      `${found.seconds.toFixed(1)}\u00a0s. Try it with other photos.`;
   });
 }
 

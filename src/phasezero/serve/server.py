@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -27,7 +26,6 @@ def serve(
     token: str | None = None,
     rate: float = Limits.rate,
     device: str = "auto",
-    say: Callable[[str], None] = print,
 ) -> None:
     """Serve a model until Ctrl-C. Without a token, an address that others reach gets a random token."""
     if token is not None and (not token.isascii() or not token.isprintable() or " " in token):
@@ -37,8 +35,8 @@ def serve(
         model = Model(folder, device=device, limits=replace(Limits(), rate=rate))
         if token is None and not is_local(host):
             token = secrets.token_urlsafe(18)
-        say(f"Serving {folder} ({len(model.version.learner.classes_)} classes). Stop with Ctrl-C.")
-        say(address(host, listening.getsockname()[1], token))
+        print(f"Serving {folder} ({len(model.version.learner.classes_)} classes). Stop with Ctrl-C.", flush=True)
+        print(address(host, listening.getsockname()[1], token), flush=True)
         config = uvicorn.Config(
             create_app(model, host=host, token=token),
             log_level="warning",
@@ -62,6 +60,7 @@ def _listen(host: str, port: int) -> socket.socket:
         if os.name == "posix":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(place)
+        listening.listen(1024)  # from here on clients wait for the model
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"--host {host} --port {port}: cannot listen there ({reason}); choose another port") from None
