@@ -18,6 +18,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 import uvicorn
 
 from phasezero.serve.app import create_app
+from phasezero.serve.limits import Limits
 from phasezero.serve.state import Model
 from samples import COLOURS, HOSTILE, make_photo
 
@@ -49,10 +50,12 @@ def visit(browser: Any, folder: Path) -> Iterator[Open]:
     complaints: list[str] = []
     closing: list[Callable[[], None]] = []
 
-    def open_page(width: int = 1280, token: str | None = None, fragment: str = "", **options: Any) -> Any:
+    def open_page(
+        width: int = 1280, token: str | None = None, fragment: str = "", limits: Limits | None = None, **options: Any
+    ) -> Any:
         listening = socket.create_server(("127.0.0.1", 0))
         home = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        app = create_app(Model(folder, device="cpu"), token=token)
+        app = create_app(Model(folder, device="cpu", limits=limits), token=token)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_keep_alive=1))
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
@@ -132,7 +135,7 @@ def test_a_visitor_tries_teaches_tries_again_and_undoes(visit: Open, width: int,
     assert page.locator("#undo").inner_text() == "Undo: green"
     page.click("#undo")
     count(page, ".phase", 1)
-    assert page.locator("#teach-result").inner_text() == "Back to 2 classes."
+    playwright.expect(page.locator("#teach-result")).to_have_text("Back to 2 classes.")
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") == (scheme == "light")
 
@@ -190,6 +193,19 @@ def test_names_and_files_of_others_are_text(visit: Open) -> None:
     assert named(page, photos("grey", 84))[0] == HOSTILE
     assert fits(page)
     assert page.evaluate("window.broken") is None
+
+
+def test_what_is_too_large_is_not_sent(visit: Open) -> None:
+    page = visit(limits=Limits(file_bytes=20_000, learn_files=2, learn_bytes=8000))
+    page.wait_for_selector(".phase")
+    page.set_input_files("#try-files", [photo | {"buffer": bytes(20_001)} for photo in photos("red", 1)])
+    assert "1 file left out" in page.locator("#try-status").inner_text()
+    page.set_input_files("#teach-files", photos("grey", 1, 2, 3))
+    assert "Some photos were left out" in page.locator("#teach-result").inner_text()
+    assert 1 <= page.locator("#lesson li").count() <= 2
+    page.fill("#name", "grey")
+    page.click("#teach-button")
+    count(page, ".phase", 2)
 
 
 def test_mistakes_are_told(visit: Open) -> None:

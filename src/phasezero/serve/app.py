@@ -72,7 +72,8 @@ class Service:
         return JSONResponse(openapi(self.limits))
 
     async def classes(self, request: Request) -> Response:
-        return JSONResponse(self.model.version.describe() | {"can_undo": self.model.can_undo})
+        limits = {name: getattr(self.limits, name) for name in ("file_bytes", "learn_files", "learn_bytes")}
+        return JSONResponse(self.model.version.describe() | {"can_undo": self.model.can_undo, "limits": limits})
 
     async def progress(self, request: Request) -> Response:
         return JSONResponse({"learning": self.model.progress, "version": self.model.version.number})
@@ -99,6 +100,7 @@ class Service:
 
     async def learn(self, request: Request) -> Response:
         limits = self.limits
+        self.model.check_idle()  # before the photos are received
         with self.memory.hold() as hold:
             upload = await read_upload(request, limits, hold, limits.learn_files, limits.learn_bytes, raw=False)
             return JSONResponse(await self.model.learn(upload.fields.get("name", ""), upload.photos))

@@ -17,7 +17,7 @@ const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const SHOWN = 24; // answers; older ones are removed
 const AT_ONCE = 2; // requests for predictions
 const IMAGE = /^image\/(jpeg|png|webp|bmp|tiff)$/;
-let known = { classes: [], phases: [] };
+let known = { classes: [], phases: [], limits: {} };
 
 // The token comes in the address's fragment, which is never sent, and leaves the address at once.
 function takeToken() {
@@ -191,9 +191,10 @@ async function keptPhoto(one) {
 
 function images(files, status) {
   const all = [...files];
-  const found = all.filter((file) => IMAGE.test(file.type));
+  const found = all.filter((file) => IMAGE.test(file.type) && file.size <= known.limits.file_bytes);
   const wrong = all.length - found.length;
-  if (all.length) status.textContent = wrong ? `${plural(wrong, "file")} left out: not a JPEG, PNG, WebP, BMP or TIFF image.` : "";
+  const wanted = `JPEG, PNG, WebP, BMP or TIFF images of at most ${known.limits.file_bytes / 1e6} MB are read`;
+  if (all.length) status.textContent = wrong ? `${plural(wrong, "file")} left out: ${wanted}.` : "";
   return found;
 }
 
@@ -204,7 +205,17 @@ let lesson = [];
 function addToLesson(files) {
   byId("teach-result").hidden = true;
   const note = { textContent: "" };
-  for (const file of images(files, note)) lesson.push({ file, address: URL.createObjectURL(file) });
+  const { learn_files: most, learn_bytes: room } = known.limits;
+  const size = (file) => file.size + 200; // with the headers of its part of the form
+  let used = lesson.reduce((total, one) => total + size(one.file), 1000);
+  for (const file of images(files, note)) {
+    used += size(file);
+    if (lesson.length === most || used > room) {
+      note.textContent = `Some photos were left out: at most ${most} photos and ${room / 1e6} MB are taught at once.`;
+      break;
+    }
+    lesson.push({ file, address: URL.createObjectURL(file) });
+  }
   if (note.textContent) tell(note.textContent, true);
   updateLesson();
 }
@@ -248,18 +259,26 @@ async function change(first, act) {
   byId("bar").removeAttribute("value");
   updateLesson();
   const watching = setInterval(watch, 300);
+  let text;
+  let bad = false;
   try {
-    tell(await act());
+    text = await act();
   } catch (error) {
-    tell(error.message, true);
-  } finally {
-    clearInterval(watching);
-    teach.running = false;
-    byId("undo").disabled = false;
-    byId("teach-progress").hidden = true;
-    updateLesson();
+    text = error.message;
+    bad = true;
   }
-  await showClasses().catch((error) => tell(error.message, true));
+  clearInterval(watching);
+  try {
+    await showClasses(); // also after an error: another process may have changed the model
+  } catch (error) {
+    text = bad ? text : error.message;
+    bad = true;
+  }
+  teach.running = false;
+  byId("undo").disabled = false;
+  byId("teach-progress").hidden = true;
+  updateLesson();
+  tell(text, bad);
 }
 
 async function watch() {

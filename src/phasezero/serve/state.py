@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from phasezero.data.files import MAX_PIXELS, TooManyPixelsError, centre_view, read_image
+from phasezero.data.files import MAX_PIXELS, TooManyPixelsError, centre_view, read_ahead, read_image
 from phasezero.data.images import ImageSplit, View
 from phasezero.data.loader import ResidentImages
 from phasezero.engine.evaluate import pooled_features
@@ -226,27 +226,31 @@ class Model:
         name = checked_name(name)
         if not photos:
             raise Problem(400, "no photos: send the field image at least once")
-        self._begin({"what": "reading photos", "name": name, "done": 0, "total": 0})
-        try:
-            await self._views(photos)
-        except BaseException:
-            self.progress = None
-            raise
-        return await self._change(lambda: self._learn(name, photos))
+        self._begin({"what": "reading photos", "name": name, "done": 0, "total": len(photos)})
+        return await self._change(lambda: self._learn(name, photos), lambda: self._check(name, photos))
 
     async def undo(self) -> dict[str, Any]:
         """Return to the version before the last change."""
         self._begin({"what": "undoing", "name": "", "done": 0, "total": 0})
         return await self._change(self._undo)
 
-    def _begin(self, progress: dict[str, Any]) -> None:
+    def check_idle(self) -> None:
+        """Raise Problem while the model is being changed."""
         if self.progress is not None:
             raise busy("the model is being changed; try again when that is finished", 5)
+
+    def _begin(self, progress: dict[str, Any]) -> None:
+        self.check_idle()
         self.progress = progress
 
-    async def _change(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    async def _change(
+        self, work: Callable[[], dict[str, Any]], check: Callable[[], None] = lambda: None
+    ) -> dict[str, Any]:
+        """Call `check`, then `work` with the folder locked, in the thread of changes."""
+
         def change() -> dict[str, Any]:
             try:
+                check()
                 with ExitStack() as stack:
                     try:
                         stack.enter_context(locked(self.folder, LOCK_WAIT))
@@ -258,6 +262,12 @@ class Model:
 
         # A client that leaves does not stop the change.
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._changes, change))
+
+    def _check(self, name: str, photos: Sequence[bytes]) -> None:
+        """Raise Problem for the first photo that cannot be read. Predictions have threads of their own to read."""
+        views = read_ahead(lambda at: self._view(at, photos[at]), len(photos), ahead=CHUNK)
+        for done, _ in enumerate(views, 1):
+            self._report(name, "reading photos", done, len(photos))
 
     def _learn(self, name: str, photos: Sequence[bytes]) -> dict[str, Any]:
         started = time.perf_counter()
