@@ -81,8 +81,10 @@ async def _form(request: Request, body: AsyncGenerator[bytes, None], files: int)
         if "Too many" in error.message:
             raise Problem(413, f"too many parts: at most {files} images and 10 fields are allowed") from None
         raise Problem(400, f"the form cannot be read: {error.message}") from None
-    except UnicodeError:
-        raise Problem(400, "the form cannot be read: a name is not in its encoding") from None
+    except Problem:
+        raise
+    except ValueError:  # of older versions of the parser
+        raise Problem(400, "the form cannot be read: it is not multipart/form-data") from None
     fields, photos, names = dict[str, str](), list[bytes](), list[str]()
     try:
         for key, value in form.multi_items():
