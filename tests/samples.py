@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ ENVIRONMENT = Environment(
     engine="eager",
 )
 
+COLOURS = {"red": (220, 40, 40), "green": (40, 200, 60), "blue": (40, 60, 220), "grey": (128, 128, 128)}
 HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
 """A name that would break out of a page that does not escape it."""
 
@@ -329,3 +331,11 @@ def take_photos(folder: Path, colour: str, count: int = PER_CLASS, first: int = 
         getattr(ImageDraw.Draw(photo), SHAPES.get(colour, "ellipse"))((corner, corner, corner + 28, 40), fill=colour)
         photo.save(folder / f"{place}.jpg")
     return folder
+
+
+def make_photo(colour: tuple[int, int, int], seed: int, side: int = 64) -> bytes:
+    """Return a JPEG of noise around a colour."""
+    noise = np.random.default_rng(seed).integers(-40, 41, (side, side, 3))
+    file = io.BytesIO()
+    Image.fromarray((np.array(colour) + noise).clip(0, 255).astype(np.uint8)).save(file, "JPEG")
+    return file.getvalue()

@@ -28,7 +28,7 @@ LAYERS = (
     "engine",
     "runs benchmarks",
     "learner",
-    "export",
+    "export serve",
     "analysis",
     "report",
     "paper",

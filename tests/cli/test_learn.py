@@ -93,7 +93,7 @@ def test_new_classes_and_new_photos_of_known_classes_are_learned(model: Path, wo
         ["blue", "1", "3", "0"],
     ]
     out, _ = works("undo", "--model", model)
-    assert out == "m: version 1, 2 classes, 6 photos\nforgotten: blue\n"
+    assert out == "m: version 3, 2 classes, 6 photos\nforgotten: blue\n"
     assert classes(model) == ["green", "red"]
 
 

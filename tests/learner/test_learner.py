@@ -64,6 +64,10 @@ def test_added_examples_give_the_classifier_of_all_images_at_once(photos: Photos
     tested = files(photos("abc", 2, "test", seed=5))
     scores = [learner._scores(learner._features(tested, "")) for learner in (halves, whole)]
     assert torch.allclose(*scores, atol=1e-5)
+    before = halves.predict_proba(tested)
+    assert np.array_equal(halves.add_examples(pairs[:3]).predict_proba(tested), before)  # learned before
+    with pytest.raises(UserError, match="the same image as"):
+        halves.add_examples([(pairs[0][0], "b")])
     with pytest.raises(UserError, match="cannot add images"):
         Learner("finetune", backbone="none", settings={"epochs": 1}).fit(pairs).add_examples(pairs[:1])
 

@@ -23,6 +23,7 @@ from phasezero.cli.report import report
 from phasezero.cli.reproduce import reproduce
 from phasezero.cli.results import results
 from phasezero.cli.run import run
+from phasezero.cli.serve import serve
 from phasezero.cli.show import show
 from phasezero.cli.store import store
 from phasezero.cli.undo import undo
@@ -41,7 +42,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-using = (learn, predict, evaluate, info, undo, export)
+using = (learn, predict, evaluate, info, undo, export, serve)
 training = (run, show, report, analyze, reproduce, results, store, bench)
 for command in (*using, *training):
     app.command()(command)

@@ -41,6 +41,10 @@ Item = Path | bytes | npt.NDArray[np.uint8]
 """An image: a file, the content of a file, or pixels [H, W] or [H, W, C]."""
 
 
+class TooManyPixelsError(UserError):
+    """An image has more than MAX_PIXELS pixels."""
+
+
 def read_image(item: Item) -> Image.Image:
     """Return the image as RGB and upright; raise UserError if it is missing, damaged or too large."""
     if isinstance(item, np.ndarray):
@@ -108,7 +112,9 @@ def _opened(item: Path | bytes) -> Iterator[Image.Image]:
     except FileNotFoundError:
         raise UserError(f"image file {path} is missing") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise UserError(f"image file {path} is too large: at most {MAX_PIXELS:,} pixels are read; shrink it") from None
+        raise TooManyPixelsError(
+            f"image file {path} is too large: at most {MAX_PIXELS:,} pixels are read; shrink it"
+        ) from None
     except Exception as error:  # OSError, SyntaxError, struct.error, ...: Pillow on damaged files
         raise UserError(f"image file {path} cannot be read: {error}; replace or remove it") from error
 

@@ -113,7 +113,10 @@ class Learner(Estimator):
         return self
 
     def add_examples(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Add images of known classes. The classifier is then that of all images ever given."""
+        """Add images of known classes. The classifier is then that of all images ever given.
+
+        Images that were learned before are left out.
+        """
         self._check_fitted()
         by_class = labelled(X, y).by_class()
         if unknown := [name for name in by_class if name not in self._names]:
@@ -123,6 +126,9 @@ class Learner(Estimator):
             raise UserError(
                 f"method {self.method!r} cannot add images to known classes; ncm, slda, fecam and ridge can"
             )
+        by_class = self._check_not_seen(by_class).more
+        if not by_class:
+            return self
         items = [item for own in by_class.values() for item in own]
         features = self._features(items, "reading new images")
         start = 0
@@ -338,8 +344,8 @@ class Learner(Estimator):
         if not hasattr(self, "classes_"):
             raise UserError("this learner has learned nothing yet; call fit first")
 
-    def _check_not_seen(self, by_class: Mapping[Name, list[Item]]) -> None:
-        """Raise UserError if an image is given for two classes, or was learned as another class."""
+    def _check_not_seen(self, by_class: Mapping[Name, list[Item]]) -> Comparison:
+        """Compare images with those learned; raise UserError for an image of two classes."""
         found = compare(by_class, self._names, self._seen)
         wrong = [(one.item, one.given, one.other) for one in found.conflicts]
         wrong += [(by_class[name][0], name, before) for name, before in found.renamed.items()]
@@ -347,6 +353,7 @@ class Learner(Estimator):
             item, name, before = wrong[0]
             what = item if isinstance(item, Path) else "an image"
             raise UserError(f"{what} is given as {name!r}, and the same image as {before!r}; remove it from one")
+        return found
 
     def _remember(self, position: int, own: Sequence[Item]) -> None:
         self._seen |= dict.fromkeys(map(fingerprint, own), position)

@@ -1,0 +1,1 @@
+"""Serve a model over HTTP, with a page to try and extend it."""
