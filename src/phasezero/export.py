@@ -32,6 +32,7 @@ from phasezero.data.files import read_image
 from phasezero.engine.device import Device
 from phasezero.errors import UserError
 from phasezero.learner import Learner
+from phasezero.learner.module import NAME as MODULE
 from phasezero.nets import IncrementalModel
 from phasezero.nets.model import run_backbone
 from phasezero.records.files import replacing
@@ -45,6 +46,7 @@ INPUT, OUTPUT = "images", "probabilities"
 HALF = 1 << 11  # Pillow rounds weights of pixels to whole numbers of 1 / HALF^2
 DOWN_FIRST = 13  # from this version on, Pillow begins with the vertical pass where a photo is much higher than wide
 CHECKED = 8  # exemplars
+LARGEST_ONNX = (1 << 31) - (1 << 20)  # bytes of tensors; the limit of a protobuf is 2 GiB
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -160,7 +162,13 @@ def _traced(learner: Learner) -> ExportedProgram:
     """Trace the graph for any number of images, and for photos of any size."""
     sizes = learner._side if learner._in_memory else (97, 113)  # any height and width
     example = torch.zeros(2, *sizes, len(learner._preparation.mean), dtype=torch.uint8)
-    return torch.export.export(Graph(learner).eval(), (example,), dynamic_shapes=_dynamic(learner))
+    graph = Graph(learner).eval()
+    try:
+        return torch.export.export(graph, (example,), dynamic_shapes=_dynamic(learner))
+    except Exception as error:
+        if learner._pretrained is None or learner._pretrained.name != MODULE:
+            raise
+        raise UserError(f"export: torch.export cannot trace the backbone, a module of your own: {error}") from error
 
 
 def _dynamic(learner: Learner) -> dict[str, dict[int, Any]]:
@@ -187,6 +195,9 @@ def _write_pt2(program: ExportedProgram, learner: Learner, facts: str, path: Pat
 
 
 def _write_onnx(program: ExportedProgram, learner: Learner, facts: str, path: Path) -> None:
+    size = sum(tensor.nbytes for tensor in (*program.state_dict.values(), *program.constants.values()))
+    if size > LARGEST_ONNX:
+        raise UserError(f"export to ONNX: a file holds at most 2 GiB, and this model has {size / 2**30:.1f}; use pt2")
     dynamic = _dynamic(learner)  # once more, for the names of axes
     found = torch.onnx.export(
         program, (), input_names=[INPUT], output_names=[OUTPUT], dynamic_shapes=dynamic, dynamo=True, verbose=False
