@@ -1,12 +1,14 @@
-"""Made-up records and analyses, and a callback, that several tests need."""
+"""Made-up records, analyses and photos, and a callback, that several tests need."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 from torch import Generator, Tensor, nn
 
 from phasezero import Callback, Record, run
@@ -312,3 +314,18 @@ class StopAfter(Callback):
     def on_phase_end(self, result: PhaseResult) -> None:
         if result.phase.index == self.at[0]:  # a phase without epochs; it is not saved yet
             raise StoppedError
+
+
+SHAPES = {"red": "ellipse", "green": "rectangle", "blue": "ellipse", "yellow": "rectangle"}
+PER_CLASS = 3
+
+
+def take_photos(folder: Path, colour: str, count: int = PER_CLASS, first: int = 0) -> Path:
+    """Draw different photos of a shape in one colour."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for place in range(first, first + count):
+        shade, corner = int(np.random.default_rng(place).integers(0, 60)), 2 + place % 12
+        photo = Image.new("RGB", (48, 48), (shade, shade, shade))
+        getattr(ImageDraw.Draw(photo), SHAPES.get(colour, "ellipse"))((corner, corner, corner + 28, 40), fill=colour)
+        photo.save(folder / f"{place}.jpg")
+    return folder

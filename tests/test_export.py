@@ -182,7 +182,7 @@ def test_a_model_that_is_too_large_for_onnx(tmp_path: Path, monkeypatch: pytest.
     require("onnx")
     learner = small_learner("ncm").fit(*bars(range(2)))
     monkeypatch.setattr(export, "LARGEST_ONNX", 1000)
-    with pytest.raises(UserError, match="at most 2 GiB, and this model has .*; use pt2"):
+    with pytest.raises(UserError, match=r"at most 2 GiB, and this model has .*; use pt2"):
         export_model(learner, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 
@@ -249,7 +249,7 @@ def test_the_pages_programs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     require("onnx")
     monkeypatch.chdir(tmp_path)
     images, labels = bars(range(3), side=(60, 45))
-    small_learner("ncm").fit(list(zip(images, labels, strict=True))).save(tmp_path / "photos-model")
+    small_learner("ncm").fit(list(zip(images, labels, strict=True))).save(tmp_path / "animals")
     Image.fromarray(images[0]).save("photo.jpg")
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(programs) == 3

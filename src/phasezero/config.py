@@ -49,6 +49,10 @@ class Protocol:
         return self.phase_sizes[0] if self.phase_sizes else self.base
 
 
+MODULE = "module"
+"""Name and weights of a network that a learner was given as a module."""
+
+
 @dataclass(frozen=True)
 class Network(Limited):
     name: str = "resnet18-cifar"
@@ -59,7 +63,8 @@ class Network(Limited):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        NETWORKS[self.name]
+        if self.weights != MODULE:
+            NETWORKS[self.name]
         check_printable("network.weights", self.weights)
 
 

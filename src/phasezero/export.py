@@ -28,11 +28,11 @@ from torch.export import ExportedProgram
 from torch.nn import functional as F
 
 from phasezero import __version__
+from phasezero.config import MODULE
 from phasezero.data.files import read_image
 from phasezero.engine.device import Device
 from phasezero.errors import UserError
 from phasezero.learner import Learner
-from phasezero.learner.module import NAME as MODULE
 from phasezero.nets import IncrementalModel
 from phasezero.nets.model import run_backbone
 from phasezero.records.files import replacing

@@ -90,3 +90,17 @@ def check_printable(where: str, text: str) -> None:
     """Raise UserError for a text that records, tables and figures cannot show."""
     if UNPRINTABLE.search(text):
         raise UserError(f"{where}: {text!r} has a character that cannot be printed; choose another name")
+
+
+def no_formula(text: str) -> str:
+    """Quote a name such as `=1+1`, which a spreadsheet would evaluate; leave numbers with a sign unchanged."""
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return text
+
+
+def printable(text: str) -> str:
+    """Replace characters that control a terminal or cannot be written by escapes such as `\\x1b`."""
+    return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)

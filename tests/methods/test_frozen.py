@@ -302,3 +302,16 @@ def test_the_fast_variant_has_a_short_cosine_schedule_in_phase_zero_only() -> No
     first = replace(usual.training.first, epochs=60, shape="cosine", milestones=(30, 45))
     assert fast.training == replace(usual.training, first=first)
     assert (fast.initial, fast.network, fast.protocol) == (usual.initial, usual.network, usual.protocol)
+
+
+def test_a_lambda_that_is_chosen_once_does_not_depend_on_the_order_of_later_classes() -> None:
+    by_class = clusters(40)
+    turned = [*by_class[:6], *reversed(by_class[6:])]
+    heads = [make_head("ridge", width=0, choose_once=once) for once in (True, True, False)]
+    for head, classes in zip(heads, (by_class, turned, by_class), strict=True):
+        learn(head, classes, (6, 2, 2, 2))
+    straight, reverse, every = heads
+    assert float(straight.strength) == float(reverse.strength)
+    one = make_head("ridge", width=0, choose_once=True)
+    learn(one, by_class, (6, 2))
+    assert one.hits.tolist() == straight.hits.tolist() != every.hits.tolist()

@@ -12,22 +12,27 @@ from phasezero import __version__, plugins
 from phasezero.cli.analyze import analyze
 from phasezero.cli.bench import bench
 from phasezero.cli.data import data_app
+from phasezero.cli.evaluate import evaluate
 from phasezero.cli.export import export
+from phasezero.cli.info import info
+from phasezero.cli.learn import learn
 from phasezero.cli.list import list_names
 from phasezero.cli.options import check_empty
+from phasezero.cli.predict import predict
 from phasezero.cli.report import report
 from phasezero.cli.reproduce import reproduce
 from phasezero.cli.results import results
 from phasezero.cli.run import run
 from phasezero.cli.show import show
 from phasezero.cli.store import store
+from phasezero.cli.undo import undo
 from phasezero.errors import DivergenceError, UserError
 
 INTERRUPTED = 130
 """Exit code of typer after Ctrl-C."""
 INTERRUPTION = (
     "phasezero: stopped; finished phases and runs are kept: "
-    "`run` continues with --resume, `reproduce` with the same command"
+    "`run` continues with --resume, `reproduce` with the same command; `learn` leaves the model as it was"
 )
 
 app = typer.Typer(
@@ -36,7 +41,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (run, show, report, analyze, reproduce, results, export, store, bench):
+using = (learn, predict, evaluate, info, undo, export)
+training = (run, show, report, analyze, reproduce, results, store, bench)
+for command in (*using, *training):
     app.command()(command)
 app.command("list")(list_names)
 app.add_typer(data_app, name="data")

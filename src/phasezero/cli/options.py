@@ -24,6 +24,8 @@ Settings = Annotated[
 Parallel = Annotated[str, typer.Option(help="Number of parallel runs; auto fits the cores or the GPU.")]
 TensorBoard = Annotated[Path | None, typer.Option(help="Write TensorBoard logs to this folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Model = Annotated[Path, typer.Option("--model", "-m", help="Folder of the model.")]
+Photos = Annotated[Path, typer.Argument(metavar="PHOTOS", help="Folder with a folder of photos for each class.")]
 
 VIEWS = ("*.png", "*.svg", "*.pdf", "*.md", "*.html", "*.csv", "*.tex", "comparison*.json")
 """Files that commands make from runs and write next to them."""
@@ -39,6 +41,11 @@ def check_empty(words: Sequence[str]) -> None:
     for before, word in zip(["phasezero", *words], words, strict=False):
         if not word or re.fullmatch(r"--[a-z-]+=", word):
             raise UserError(f"{word.rstrip('=') or before}: empty argument (unset shell variable?)")
+
+
+def counted(count: int, word: str) -> str:
+    """Return `1 photo`, `2 photos` or `2 classes`."""
+    return f"{count:,} {word if count == 1 else word + ('es' if word.endswith('s') else 's')}"
 
 
 def check_file(option: str, path: Path) -> None:

@@ -14,9 +14,6 @@ import zlib
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
-from rich.console import Console
-from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
-
 from phasezero.errors import UserError
 from phasezero.records.files import replacing
 
@@ -70,6 +67,10 @@ def _fetch(url: str, part: Path, md5: str) -> None:
 
 def _save(answer: http.client.HTTPResponse, part: Path, done: int) -> None:
     """Write the response to the partial file, from byte `done` on, and show the progress."""
+    # Here, because every command that reads photos imports this module.
+    from rich.console import Console
+    from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
+
     length = answer.headers.get("Content-Length", "")
     total = done + int(length) if length.isdigit() else None
     part.parent.mkdir(parents=True, exist_ok=True)  # only once there is something to write

@@ -9,7 +9,7 @@ import functools
 import io
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +53,25 @@ def read_image(item: Item) -> Image.Image:
 def _header_size(path: Path) -> tuple[int, int]:
     with _opened(path) as image:
         return image.size
+
+
+def unreadable_images(paths: Sequence[Path], watch: Callable[[int], None] | None = None) -> list[UserError]:
+    """Return an error for each file whose header cannot be read; `watch` is told how many were checked."""
+
+    def check(at: int) -> UserError | None:
+        try:
+            _header_size(paths[at])
+        except UserError as error:
+            return error
+        return None
+
+    errors = []
+    for done, error in enumerate(read_ahead(check, len(paths), ahead=1000), 1):
+        if error is not None:
+            errors.append(error)
+        if watch is not None:
+            watch(done)
+    return errors
 
 
 @functools.lru_cache(maxsize=4)  # called for both splits when a data set is checked, and again when it is packed

@@ -152,6 +152,6 @@ register_data(
     **_all,
 )(_load_all)
 register_data("imagenet100-cwd", "100 ImageNet classes in CwD's order", **_cwd)(_load_cwd)
-register_data("imagenet100", "alias of imagenet100-cwd", presets=False, **_cwd)(_load_cwd)
+register_data("imagenet100", "a variant of imagenet100-cwd: another name of it", presets=False, **_cwd)(_load_cwd)
 register_data("imagenet100-lucir", "CwD's 100 classes in the order of LUCIR and AANets", **_lucir)(_load_lucir)
 register_data("imagenet100-podnet", "the first 100 ImageNet classes in PODNet's order", **_podnet)(_load_podnet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 from pathlib import Path
@@ -30,11 +31,23 @@ def encoded(item: Item, shorter_side: int | None) -> bytes:
         scale = shorter_side / min(photo.size)
         width, height = (max(1, round(side * scale)) for side in photo.size)
         photo = photo.resize((width, height), Image.Resampling.BILINEAR)
+    photo.info = {}  # Pillow would copy the comment of a JPEG file
     photo.save(file, "JPEG", quality=QUALITY)
     return file.getvalue()
 
 
 def fingerprint(item: Item) -> int:
     """Return a hash of a file's content or of pixels, as a number of 63 bits."""
-    content = item.read_bytes() if isinstance(item, Path) else item if isinstance(item, bytes) else item.tobytes()
+    if isinstance(item, Path):
+        facts = item.stat()
+        return _fingerprint_of_file(item, facts.st_size, facts.st_mtime_ns)
+    return _hashed(item if isinstance(item, bytes) else item.tobytes())
+
+
+@functools.lru_cache(maxsize=1_000_000)  # an image is compared, checked and remembered
+def _fingerprint_of_file(path: Path, size: int, changed: int) -> int:
+    return _hashed(path.read_bytes())
+
+
+def _hashed(content: bytes) -> int:
     return int.from_bytes(hashlib.sha256(content).digest()[:8]) >> 1

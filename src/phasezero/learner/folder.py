@@ -20,7 +20,7 @@ from safetensors.torch import load as load_tensors, save as save_tensors
 from torch import Tensor, nn
 
 from phasezero import __version__
-from phasezero.config import RunConfig
+from phasezero.config import MODULE, RunConfig
 from phasezero.data.files import Item
 from phasezero.data.images import Preparation, View
 from phasezero.engine.device import Device
@@ -28,7 +28,7 @@ from phasezero.engine.trainer import build_model
 from phasezero.errors import UserError
 from phasezero.learner.calibration import TEMPERATURES, Calibration
 from phasezero.learner.card import card
-from phasezero.learner.module import NAME as MODULE, wrapped
+from phasezero.learner.module import wrapped
 from phasezero.methods import METHODS
 from phasezero.nets import BACKBONES, Backbone, Pretrained, build_backbone
 from phasezero.records.files import replacing, write_whole
@@ -50,14 +50,14 @@ PNG = b"\x89PNG"
 
 
 @contextlib.contextmanager
-def locked(folder: Path, wait: float = WAIT, say: Callable[[str], None] | None = None) -> Iterator[None]:
+def locked(folder: Path, wait: float | None = None, say: Callable[[str], None] | None = None) -> Iterator[None]:
     """Lock a model while it is changed; another process waits, and gives up after some seconds."""
     folder.mkdir(parents=True, exist_ok=True)
     if fcntl is None:  # no lock: `save` still refuses to overwrite a model that another process has changed
         yield
         return
     with (folder / LOCK).open("w") as file:
-        end, told = time.monotonic() + wait, False
+        end, told = time.monotonic() + (WAIT if wait is None else wait), False
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,15 +74,12 @@ def locked(folder: Path, wait: float = WAIT, say: Callable[[str], None] | None =
 
 def save(learner: Learner, folder: Path) -> Path:
     """Write the model; raise UserError if another process has changed the folder since it was read."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; name a folder for the model")
+    check_folder(folder)
     current = folder / MODEL
     if current.exists():
         found = read_model(folder)
         if found["id"] != learner._saved.get("id") or found["version"] != learner._saved.get("version"):
             raise UserError(f"{folder} holds another model, or was changed since it was loaded; choose another folder")
-    elif folder.is_dir() and any(not one.name.startswith(".") for one in folder.iterdir()):
-        raise UserError(f"{folder} has other files and no model; choose another folder")
     facts = _write_parts(learner, folder)
     if current.exists():
         write_whole(folder / PREVIOUS, current.read_text(encoding="utf-8"))
@@ -91,6 +88,17 @@ def save(learner: Learner, folder: Path) -> Path:
     learner._saved = {"id": facts["id"], "version": facts["version"]}
     _remove_unused(folder)
     return folder
+
+
+def check_folder(folder: Path) -> bool:
+    """Tell whether a folder has a model; raise UserError if it can have none."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; name a folder for the model")
+    if (folder / MODEL).exists():
+        return True
+    if folder.is_dir() and any(not one.name.startswith(".") for one in folder.iterdir()):
+        raise UserError(f"{folder} has other files and no model; choose another folder")
+    return False
 
 
 def undo(folder: Path) -> None:
@@ -201,7 +209,7 @@ def read_model(folder: Path, name: str = MODEL) -> dict[str, Any]:
     if facts.get("format") != FORMAT:
         raise UserError(f"{folder / name} is not a model of this version of phasezero (format {facts.get('format')!r})")
     wanted = {"id", "version", "config", "classes", "history", "preparation", "calibration", "tensors", "images"}
-    if missing := sorted(wanted - facts.keys()):
+    if missing := sorted(key for key in wanted if not facts.get(key) and key != "images"):
         raise UserError(f"{folder / name} is damaged: {missing[0]} is missing")
     return facts
 

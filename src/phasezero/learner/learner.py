@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +26,8 @@ from phasezero.engine.setup import Setup, images_by_phase, stream_of
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.learner.calibration import Calibration
+from phasezero.learner.comparison import Comparison, compare
+from phasezero.learner.conventions import Estimator
 from phasezero.learner.exemplars import encoded, fingerprint
 from phasezero.learner.labelled import Name, images, labelled
 from phasezero.learner.recipe import fits_in_memory, make_config, preparation_of
@@ -43,7 +44,7 @@ Progress = Callable[[str, int, int], None]
 """Called with what is done, how many of its steps are done, and how many there are."""
 
 
-class Learner:
+class Learner(Estimator):
     """Learn classes of images, and more classes later without the old images.
 
     By default features of a pretrained network go to an exact ridge classifier, which needs no GPU. `method` may be any
@@ -92,16 +93,10 @@ class Learner:
         """Forget everything and learn these classes, as phase 0."""
         first = labelled(X, y)
         pretrained = _load(self.backbone)
-        given = {"engine.device": self.device, **(self.settings or {})}
         self._pretrained, self._preparation = pretrained, preparation_of(first.items, pretrained)
         self._in_memory = pretrained is None and fits_in_memory(first.items)
         by_class = first.by_class()
-        self.config_ = replace(
-            make_config(
-                self.method, self.initial, self.memory, pretrained, self.backbone_lr, first.items, len(by_class), given
-            ),
-            seed=self.seed,
-        )
+        self.config_ = make_config(self.get_params(), pretrained, first.items, len(by_class))
         self._names, self._sizes, self.history_ = list[Name](), list[int](), list[dict[str, Any]]()
         self._exemplars = list[list[Item]]()
         self._means: Tensor | None = None
@@ -193,6 +188,7 @@ class Learner:
                 "phase": phase.index,
                 "classes": [str(name) for name in by_class],
                 "images": sum(map(len, by_class.values())),
+                "held_out": sum(len(held) for _, held in parts),
                 "held_out_accuracy": accuracy,
                 "loss": {stage: values[-1] for stage, values in training.losses.items() if values},
                 "seconds": time.perf_counter() - started,
@@ -236,6 +232,20 @@ class Learner:
             self.model_.head.update()
         return float((scores.argmax(1).cpu() == labels).double().mean())
 
+    def compare(self, X: Any, y: Any = None) -> Comparison:  # noqa: N803
+        """Return which of these labelled images are new, and which repeat or contradict what was learned."""
+        report = self.progress
+        watch = None if report is None else lambda done, total: report("comparing images", done, total)
+        fitted = hasattr(self, "classes_")
+        names, seen = (self._names, self._seen) if fitted else ([], {})
+        return compare(labelled(X, y).by_class(), names, seen, watch)
+
+    @property
+    def can_add_examples(self) -> bool:
+        """Whether the method can add images to known classes, which then gives the classifier of all images."""
+        self._check_fitted()
+        return isinstance(self.model_.head, FrozenHead)
+
     # Predicting
 
     def predict(self, X: Any, reject: float | bool = False) -> np.ndarray[Any, Any]:  # noqa: N803
@@ -247,7 +257,7 @@ class Learner:
         found = self.predict_proba(X)
         answers = self.classes_[found.argmax(1)]
         if reject is not False:
-            limit = self._calibration.threshold(REJECTED if reject is True else float(reject))
+            limit = self.threshold(REJECTED if reject is True else float(reject))
             answers = np.where(found.max(1) < limit, UNKNOWN, answers.astype(object))
         return np.asarray(answers)
 
@@ -259,6 +269,11 @@ class Learner:
             return np.zeros((0, len(self._names)))
         found = self._run(items, "predicting", lambda output: self._scores(output.features))
         return self._calibration.probabilities(found.cpu()).numpy()
+
+    def threshold(self, share: float) -> float:
+        """Return the probability that this share of held-out images of known classes did not reach."""
+        self._check_fitted()
+        return self._calibration.threshold(share)
 
     def top(self, X: Any, k: int = 5) -> list[list[tuple[Name, float]]]:  # noqa: N803
         """Return the k most probable classes of each image, with their probabilities."""
@@ -311,40 +326,6 @@ class Learner:
         from phasezero.learner.folder import load
 
         return load(Path(folder), backbone, device)
-
-    # Conventions of scikit-learn
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            name: getattr(self, name) for name in inspect.signature(type(self).__init__).parameters if name != "self"
-        }
-
-    def set_params(self, **params: Any) -> Self:
-        """Change arguments of the constructor; they take effect at the next `fit`."""
-        for name, value in params.items():
-            if name not in self.get_params():
-                raise ValueError(f"Learner has no parameter {name!r}")
-            setattr(self, name, value)
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
-
-        return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=True),
-            classifier_tags=ClassifierTags(),
-            input_tags=InputTags(two_d_array=False, three_d_array=True),
-        )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "classes_")
-
-    def __repr__(self) -> str:
-        defaults = {name: own.default for name, own in inspect.signature(type(self).__init__).parameters.items()}
-        own = {name: value for name, value in self.get_params().items() if value != defaults[name]}
-        return f"Learner({', '.join(f'{name}={value!r}' for name, value in own.items())})"
 
     # Parts
 

@@ -7,13 +7,13 @@ import hashlib
 import torch
 from torch import Tensor, nn
 
+from phasezero.config import MODULE
 from phasezero.errors import UserError
 from phasezero.nets import Backbone, Features, Pretrained
 
 # What torchvision and timm prepare images for, unless the module says otherwise.
 SIZE, RESIZE = 224, 256
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-NAME = "module"
 
 
 class ModuleBackbone(Backbone):
@@ -51,4 +51,4 @@ def wrapped(module: nn.Module) -> Pretrained:
         digest.update(name.encode() + tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
     mean, std = (tuple(map(float, getattr(module, key, usual))) for key, usual in (("mean", MEAN), ("std", STD)))
     size, resize = backbone.size, round(backbone.size * RESIZE / SIZE)
-    return Pretrained(NAME, backbone, size, resize, mean, std, "unknown", type(module).__name__, digest.hexdigest())  # type: ignore[arg-type]
+    return Pretrained(MODULE, backbone, size, resize, mean, std, "unknown", type(module).__name__, digest.hexdigest())  # type: ignore[arg-type]

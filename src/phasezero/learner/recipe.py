@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from phasezero.config import RunConfig
+from phasezero.config import MODULE, RunConfig
 from phasezero.data.files import Item, read_image
 from phasezero.data.images import Preparation, View
 from phasezero.errors import UserError
 from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS, Method
+from phasezero.methods.ridge import USUAL_STRENGTH, Ridge
 from phasezero.nets import NETWORKS, Pretrained, fits_network
 from phasezero.presets import build_config, split_method, with_settings
 
@@ -24,24 +25,13 @@ STEPS = 2_000  # of phase 0 from scratch
 PHOTO_MARGIN = 8 / 7  # the shorter side relative to the crop, as 256 to 224
 
 
-def frozen_method(method: str) -> bool:
-    """Tell whether a method freezes the backbone after phase 0 and can be extended exactly."""
-    return not METHODS[split_method(method)[0]].trains_later
-
-
 def make_config(
-    method: str,
-    initial: Sequence[str],
-    memory: str | None,
-    pretrained: Pretrained | None,
-    backbone_lr: float | None,
-    items: Sequence[Item],
-    classes: int,
-    settings: Mapping[str, Any],
+    wanted: Mapping[str, Any], pretrained: Pretrained | None, items: Sequence[Item], classes: int
 ) -> RunConfig:
-    """Return the configuration of phase 0. Settings given by the user win."""
+    """Return the configuration of phase 0, given the learner's parameters; its settings win."""
+    method, memory, backbone = wanted["method"], wanted["memory"], wanted["backbone"]
     plain = METHODS[split_method(method)[0]]
-    config = build_config(method, "folder:images", initial=initial, base=classes, step=1)
+    config = build_config(method, "folder:images", initial=wanted["initial"], base=classes, step=1)
     chosen: dict[str, Any] = {"protocol.class_order": "natural", "engine.photos": "files"}
     if (
         plain.sees_everything
@@ -50,8 +40,10 @@ def make_config(
     if memory is not None:
         chosen["protocol.memory"] = memory
     if pretrained is not None:
-        rate = (0.0 if frozen_method(method) else 0.1) if backbone_lr is None else backbone_lr
-        chosen |= {"network.name": pretrained.name, "network.backbone_lr": rate}
+        usual = 0.1 if plain.trains_later else 0.0
+        rate = usual if wanted["backbone_lr"] is None else wanted["backbone_lr"]
+        weights = backbone if isinstance(backbone, str) else MODULE
+        chosen |= {"network.name": pretrained.name, "network.weights": weights, "network.backbone_lr": rate}
         # Ours, for some hundred photos: pretrained features need few epochs.
         chosen |= {"epochs": 15, **_both(lr=0.05, shape="cosine", batch_size=32)}
     else:
@@ -60,10 +52,16 @@ def make_config(
         batch = 64 if len(items) >= 640 else 32
         epochs = int(np.clip(STEPS * batch / len(items), 10, 200))
         chosen |= {"network.name": network, "epochs": epochs, **_both(lr=0.1, shape="cosine", batch_size=batch)}
-    if "width" in plain.Options.__dataclass_fields__:
-        chosen["method.width"] = 0 if pretrained is not None else 2048
-    config = with_settings(config, {**chosen, **settings})
-    _check(config, plain, pretrained)
+    if plain is Ridge:
+        # On held-out photos a random map of pretrained features changes less than chance does (notebook/photos.md).
+        # lambda is chosen at most once, so that the order in which classes come does not matter.
+        own = (
+            {"width": 0, "choose_once": True} if pretrained is not None else {"width": 2048, "strength": USUAL_STRENGTH}
+        )
+        chosen |= {f"method.{key}": value for key, value in own.items()}
+    chosen |= {"seed": wanted["seed"], "engine.device": wanted["device"], **(wanted["settings"] or {})}
+    config = with_settings(config, chosen)
+    _check(config, plain)
     return replace(config, name=f"{config.label}/learner")
 
 
@@ -71,7 +69,7 @@ def _both(**settings: Any) -> dict[str, Any]:
     return {f"training.{part}.{key}": value for part in ("first", "later") for key, value in settings.items()}
 
 
-def _check(config: RunConfig, method: type[Method], pretrained: Pretrained | None) -> None:
+def _check(config: RunConfig, method: type[Method]) -> None:
     name = config.network.name
     if name in NETWORKS and not fits_network(name, method.network):
         fitting = ", ".join(own for own in NETWORKS if fits_network(own, method.network))

@@ -98,7 +98,7 @@ class CovarianceHead(FrozenHead):
         return torch.cat([unit, unit[:, self.first] * unit[:, self.second]], 1)
 
 
-@register_method("fecam", "FeCAM on a frozen phase 0: a covariance per class, no exemplars")
+@register_method("fecam", "FeCAM (NeurIPS 2023) on a frozen phase 0, no exemplars")
 class FeCam(Frozen):
     @dataclass(frozen=True)
     class Options(MethodOptions):

@@ -53,9 +53,9 @@ class RidgeHead(FrozenHead):
     strength: Tensor
     hits: Tensor
 
-    def __init__(self, feature_size: int, width: int, strength: float) -> None:
+    def __init__(self, feature_size: int, width: int, strength: float, choose_once: bool) -> None:
         super().__init__(feature_size, width)
-        self.mapped, self.chooses = width > 0, not strength
+        self.mapped, self.chooses, self.chooses_once = width > 0, not strength, choose_once
         self.keep("projection", torch.zeros(feature_size, width))
         self.keep("products", torch.zeros(self.width, self.width, dtype=SUMS))
         self.keep("strength", torch.tensor(strength or USUAL_STRENGTH, dtype=SUMS))
@@ -84,7 +84,7 @@ class RidgeHead(FrozenHead):
         those of phase 0 if the backbone came with its weights. Their hits are added up. Other images of phase 0 are
         classified well with almost any lambda, so phase 0 has the usual lambda.
         """
-        if not self.chooses or not unseen:
+        if not self.chooses or not unseen or (self.chooses_once and self.hits.any()):
             return
         held_out = [_every_tenth(own) for own in by_class]
         tested = torch.cat([self.embed(own[held]) for own, held in zip(by_class, held_out, strict=True)]).to(SUMS)
@@ -111,6 +111,8 @@ class Ridge(Frozen):
         width: int = option(8192, least=0, most=65_536, later=True)  # M, ours (RanPAC: 10,000); 0: no map
         # lambda relative to G's mean eigenvalue; 0: chosen on held-out training images of new classes.
         strength: float = option(0.0, **WEIGHT, later=True)
+        # Choose it in the first phase that can: the order of later classes then changes nothing but rounding.
+        choose_once: bool = option(False, later=True, before=False)
 
     label = "ridge"
     published = {**Frozen.published, "glyphs": {"method.width": 1024}}  # 2048: 0.3 points, four times the time
@@ -128,4 +130,4 @@ class Ridge(Frozen):
     options: Options
 
     def make_head(self, feature_size: int) -> GrowingHead:
-        return RidgeHead(feature_size, self.options.width, self.options.strength)
+        return RidgeHead(feature_size, self.options.width, self.options.strength, self.options.choose_once)

@@ -13,6 +13,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from phasezero.validation import no_formula
+
 NOTHING = "-"
 
 # After a space, or after the / or + of a name ("lucir+cwd/cifar100/b50s10"); a number keeps its sign.
@@ -203,16 +205,7 @@ def _fields(cell: Cell) -> tuple[str, str, str]:
     if isinstance(cell, Spread):
         deviation = "" if cell.deviation is None else str(round(cell.deviation, 6))
         return str(round(cell.mean, 6)), deviation, cell.note
-    return "" if cell == NOTHING else _no_formula(_one_line(cell)), "", ""
-
-
-def _no_formula(text: str) -> str:
-    """Quote a name such as `=1+1`, which a spreadsheet would evaluate; leave numbers with a sign unchanged."""
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
-    return text
+    return "" if cell == NOTHING else no_formula(_one_line(cell)), "", ""
 
 
 TEXT_FORMATS: dict[str, Callable[[Grid], str]] = {"markdown": markdown, "latex": latex, "csv": comma_separated}
