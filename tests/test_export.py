@@ -22,14 +22,12 @@ Command = Callable[..., tuple[int, str, str]]
 
 HEADS = {
     "ridge": {"method.width": 32},
-    "ridge-plain": {"method.width": 0},
     "ncm": {},
     "slda": {},
     "fecam": {},
     "lucir": {},  # a cosine head
     "icarl": {},  # nearest mean of exemplars
-    "lwf": {},  # a linear head
-    "bic": {},
+    "bic": {},  # a linear head with corrections
     "podnet": {},
     "aanet": {},
 }
@@ -47,9 +45,9 @@ def bars(classes: range, each: int = 4, side: tuple[int, int] = (SIDE, SIDE)) ->
 
 
 def small_learner(name: str, **settings: Any) -> Learner:
-    memory = None if name.split("-")[0] in ("ridge", "ncm", "slda", "fecam") else "per_class:2"
+    memory = None if name in ("ridge", "ncm", "slda", "fecam") else "per_class:2"
     settings = {"epochs": 1, "training.first.batch_size": 16, "training.later.batch_size": 16, **settings}
-    return Learner(name.split("-")[0], backbone="none", memory=memory, settings=settings, device="cpu")
+    return Learner(name, backbone="none", memory=memory, settings=settings, device="cpu")
 
 
 def load(path: Path) -> Callable[[np.ndarray], np.ndarray]:
@@ -223,15 +221,16 @@ def test_a_wrong_format_a_missing_package_and_a_folder(tmp_path: Path, monkeypat
         check_format("onnx")
 
 
-def test_the_command(command: Command, form: str, tmp_path: Path) -> None:
+def test_the_command(command: Command, tmp_path: Path) -> None:
+    require("onnx")
     learner = small_learner("icarl").fit(*bars(range(3)))
     learner.save(tmp_path / "bars")
-    code, out, err = command("export", "--model", tmp_path / "bars", "--format", form)
+    code, out, err = command("export", "--model", tmp_path / "bars", "--format", "onnx")
     assert (code, err) == (0, "")
     assert "MiB; probabilities differ from the model's by at most" in out
     assert out.count("\n") == 1
     images = bars(range(3))[0]
-    np.testing.assert_allclose(load(tmp_path / f"bars.{form}")(images), learner.predict_proba(images), atol=TOLERANCE)
+    np.testing.assert_allclose(load(tmp_path / "bars.onnx")(images), learner.predict_proba(images), atol=TOLERANCE)
     code, _, err = command("export", "--model", tmp_path / "bars", "--format", "tflite")
     assert (code, "'tflite' is unknown" in err) == (2, True)
 

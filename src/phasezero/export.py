@@ -97,9 +97,7 @@ def export_model(learner: Learner, path: str | Path, form: str | None = None) ->
 def describe(learner: Learner) -> dict[str, Any]:
     """Return the metadata of an exported file: class names in the order of the columns, and the preparation."""
     own = learner._preparation
-    resizes = (
-        None if learner._in_memory else {"shorter_side": own.resize, "centre_crop": own.size, "filter": "bilinear"}
-    )
+    resize = {"shorter_side": own.resize, "centre_crop": own.size, "filter": "bilinear"}
     height, width = learner._side if learner._in_memory else (None, None)
     return {
         "phasezero": __version__,
@@ -109,7 +107,7 @@ def describe(learner: Learner) -> dict[str, Any]:
         "output": {"name": OUTPUT, "type": "float32", "shape": ["n", len(learner._names)]},
         "preparation": {
             "in_graph": True,
-            "resize": None if learner._in_memory else resizes,
+            "resize": None if learner._in_memory else resize,
             "mean": list(own.mean),
             "std": list(own.std),
         },
@@ -226,7 +224,7 @@ def _compare(learner: Learner, path: Path, form: str) -> tuple[int, float]:
         run = load_exported(path, form)
         batches = _test_images(learner)
         found = [np.abs(run(batch) - learner.predict_proba(batch)).max() for batch in batches]
-    return sum(map(len, batches)), float(max(found))
+    return sum(map(len, batches)), float(np.max(found))  # also if one is not a number
 
 
 def _test_images(learner: Learner) -> list[Pixels]:
@@ -251,7 +249,8 @@ class Graph(nn.Module):
     def __init__(self, learner: Learner) -> None:
         super().__init__()
         own, model = learner._preparation, _without_unused(learner)
-        self.backbone, self.head = model.backbone, model.head
+        self.backbone = model.backbone
+        self.head: nn.Module = nn.Identity() if learner._means is not None else model.head
         self.resizes, self.resize, self.size = not learner._in_memory, own.resize, own.size
         self.temperature = learner._calibration.temperature
         mean, std = (torch.tensor(values)[:, None, None] for values in (own.mean, own.std))
