@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,18 +22,17 @@ Command = Callable[..., tuple[int, str, str]]
 
 HEADS = {
     "ridge": {"method.width": 32},
-    "ridge-plain": {"method.width": 0},
     "ncm": {},
     "slda": {},
     "fecam": {},
     "lucir": {},  # a cosine head
     "icarl": {},  # nearest mean of exemplars
-    "lwf": {},  # a linear head
-    "bic": {},
+    "bic": {},  # a linear head with corrections
     "podnet": {},
     "aanet": {},
 }
 SIDE = 16
+PAGE = Path(__file__).parents[1] / "docs" / "export.md"
 
 
 def bars(classes: range, each: int = 4, side: tuple[int, int] = (SIDE, SIDE)) -> tuple[np.ndarray, np.ndarray]:
@@ -45,9 +45,9 @@ def bars(classes: range, each: int = 4, side: tuple[int, int] = (SIDE, SIDE)) ->
 
 
 def small_learner(name: str, **settings: Any) -> Learner:
-    memory = None if name.split("-")[0] in ("ridge", "ncm", "slda", "fecam") else "per_class:2"
+    memory = None if name in ("ridge", "ncm", "slda", "fecam") else "per_class:2"
     settings = {"epochs": 1, "training.first.batch_size": 16, "training.later.batch_size": 16, **settings}
-    return Learner(name.split("-")[0], backbone="none", memory=memory, settings=settings, device="cpu")
+    return Learner(name, backbone="none", memory=memory, settings=settings, device="cpu")
 
 
 def load(path: Path) -> Callable[[np.ndarray], np.ndarray]:
@@ -146,6 +146,45 @@ def test_metadata_name_the_classes_and_the_preparation(form: str, tmp_path: Path
     assert facts["preparation"]["mean"] == pytest.approx(learner._preparation.mean)
 
 
+def test_grey_arrays_that_are_not_square(tmp_path: Path) -> None:
+    images, labels = bars(range(3), side=(8, 20))
+    learner = small_learner("ncm").fit(images[..., 0], labels)
+    export_model(learner, tmp_path / "model.pt2")
+    found = load(tmp_path / "model.pt2")(images[..., :1])
+    np.testing.assert_allclose(found, learner.predict_proba(images[..., 0]), rtol=0, atol=TOLERANCE)
+
+
+class OwnBackbone(torch.nn.Module):
+    image_size = 16
+
+    def __init__(self, traceable: bool) -> None:
+        super().__init__()
+        self.convolution, self.traceable = torch.nn.Conv2d(3, 8, 3, stride=2), traceable
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        found = self.convolution(images).relu()
+        return found if self.traceable or found.sum() > 0 else found + 1
+
+
+def test_a_module_as_backbone_is_exported_if_it_can_be_traced(tmp_path: Path) -> None:
+    images, labels = bars(range(3), side=(30, 20))
+    learner = Learner(backbone=OwnBackbone(True), device="cpu").fit(images, labels)
+    check(learner, tmp_path / "model.pt2", images)
+    learner = Learner(backbone=OwnBackbone(False), device="cpu").fit(images, labels)
+    with pytest.raises(UserError, match="cannot trace the backbone"):
+        export_model(learner, tmp_path / "other.pt2")
+    assert [file.name for file in tmp_path.iterdir()] == ["model.pt2"]
+
+
+def test_a_model_that_is_too_large_for_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require("onnx")
+    learner = small_learner("ncm").fit(*bars(range(2)))
+    monkeypatch.setattr(export, "LARGEST_ONNX", 1000)
+    with pytest.raises(UserError, match=r"at most 2 GiB, and this model has .*; use pt2"):
+        export_model(learner, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_single_file_is_left_and_the_learner_can_learn_on(tmp_path: Path) -> None:
     learner = small_learner("ridge", **{"method.width": 16}).fit(*bars(range(2)))
     before = {name: tensor.clone() for name, tensor in learner.model_.state_dict().items()}
@@ -182,15 +221,16 @@ def test_a_wrong_format_a_missing_package_and_a_folder(tmp_path: Path, monkeypat
         check_format("onnx")
 
 
-def test_the_command(command: Command, form: str, tmp_path: Path) -> None:
+def test_the_command(command: Command, tmp_path: Path) -> None:
+    require("onnx")
     learner = small_learner("icarl").fit(*bars(range(3)))
     learner.save(tmp_path / "bars")
-    code, out, err = command("export", "--model", tmp_path / "bars", "--format", form)
+    code, out, err = command("export", "--model", tmp_path / "bars", "--format", "onnx")
     assert (code, err) == (0, "")
     assert "MiB; probabilities differ from the model's by at most" in out
     assert out.count("\n") == 1
     images = bars(range(3))[0]
-    np.testing.assert_allclose(load(tmp_path / f"bars.{form}")(images), learner.predict_proba(images), atol=TOLERANCE)
+    np.testing.assert_allclose(load(tmp_path / "bars.onnx")(images), learner.predict_proba(images), atol=TOLERANCE)
     code, _, err = command("export", "--model", tmp_path / "bars", "--format", "tflite")
     assert (code, "'tflite' is unknown" in err) == (2, True)
 
@@ -200,3 +240,17 @@ def test_the_commands_format_is_that_of_the_file(command: Command, tmp_path: Pat
     code, out, _ = command("export", "--model", tmp_path / "bars", "-o", tmp_path / "other" / "a.pt2")
     assert (code, str(tmp_path / "other" / "a.pt2:") in out) == (0, True)
     assert (tmp_path / "other" / "a.pt2").exists()
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="no documentation beside these tests")
+def test_the_pages_programs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They export a model, and run it without phasezero."""
+    require("onnx")
+    monkeypatch.chdir(tmp_path)
+    images, labels = bars(range(3), side=(60, 45))
+    small_learner("ncm").fit(list(zip(images, labels, strict=True))).save(tmp_path / "animals")
+    Image.fromarray(images[0]).save("photo.jpg")
+    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(programs) == 3
+    for program in programs:
+        exec(compile(program, str(PAGE), "exec", dont_inherit=True), {"__name__": "__main__"})

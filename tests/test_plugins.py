@@ -140,3 +140,10 @@ def test_the_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     out = capsys.readouterr().out
     assert ("the first test images are: top," in out) if "predict" in name else ("alpha_1 with CwD" in out)
+
+
+def test_the_lightning_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("lightning")
+    runpy.run_path(str(EXAMPLES / "lightning_module.py"), run_name="__main__")
+    accuracy = float(capsys.readouterr().out.split("accuracy on six classes: ")[1].split()[0])
+    assert accuracy > 0.8

@@ -28,6 +28,7 @@ from torch.export import ExportedProgram
 from torch.nn import functional as F
 
 from phasezero import __version__
+from phasezero.config import MODULE
 from phasezero.data.files import read_image
 from phasezero.engine.device import Device
 from phasezero.errors import UserError
@@ -45,6 +46,7 @@ INPUT, OUTPUT = "images", "probabilities"
 HALF = 1 << 11  # Pillow rounds weights of pixels to whole numbers of 1 / HALF^2
 DOWN_FIRST = 13  # from this version on, Pillow begins with the vertical pass where a photo is much higher than wide
 CHECKED = 8  # exemplars
+LARGEST_ONNX = (1 << 31) - (1 << 20)  # bytes of tensors; the limit of a protobuf is 2 GiB
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -95,9 +97,7 @@ def export_model(learner: Learner, path: str | Path, form: str | None = None) ->
 def describe(learner: Learner) -> dict[str, Any]:
     """Return the metadata of an exported file: class names in the order of the columns, and the preparation."""
     own = learner._preparation
-    resizes = (
-        None if learner._in_memory else {"shorter_side": own.resize, "centre_crop": own.size, "filter": "bilinear"}
-    )
+    resize = {"shorter_side": own.resize, "centre_crop": own.size, "filter": "bilinear"}
     height, width = learner._side if learner._in_memory else (None, None)
     return {
         "phasezero": __version__,
@@ -107,7 +107,7 @@ def describe(learner: Learner) -> dict[str, Any]:
         "output": {"name": OUTPUT, "type": "float32", "shape": ["n", len(learner._names)]},
         "preparation": {
             "in_graph": True,
-            "resize": None if learner._in_memory else resizes,
+            "resize": None if learner._in_memory else resize,
             "mean": list(own.mean),
             "std": list(own.std),
         },
@@ -160,7 +160,13 @@ def _traced(learner: Learner) -> ExportedProgram:
     """Trace the graph for any number of images, and for photos of any size."""
     sizes = learner._side if learner._in_memory else (97, 113)  # any height and width
     example = torch.zeros(2, *sizes, len(learner._preparation.mean), dtype=torch.uint8)
-    return torch.export.export(Graph(learner).eval(), (example,), dynamic_shapes=_dynamic(learner))
+    graph = Graph(learner).eval()
+    try:
+        return torch.export.export(graph, (example,), dynamic_shapes=_dynamic(learner))
+    except Exception as error:
+        if learner._pretrained is None or learner._pretrained.name != MODULE:
+            raise
+        raise UserError(f"export: torch.export cannot trace the backbone, a module of your own: {error}") from error
 
 
 def _dynamic(learner: Learner) -> dict[str, dict[int, Any]]:
@@ -187,6 +193,9 @@ def _write_pt2(program: ExportedProgram, learner: Learner, facts: str, path: Pat
 
 
 def _write_onnx(program: ExportedProgram, learner: Learner, facts: str, path: Path) -> None:
+    size = sum(tensor.nbytes for tensor in (*program.state_dict.values(), *program.constants.values()))
+    if size > LARGEST_ONNX:
+        raise UserError(f"export to ONNX: a file holds at most 2 GiB, and this model has {size / 2**30:.1f}; use pt2")
     dynamic = _dynamic(learner)  # once more, for the names of axes
     found = torch.onnx.export(
         program, (), input_names=[INPUT], output_names=[OUTPUT], dynamic_shapes=dynamic, dynamo=True, verbose=False
@@ -215,7 +224,7 @@ def _compare(learner: Learner, path: Path, form: str) -> tuple[int, float]:
         run = load_exported(path, form)
         batches = _test_images(learner)
         found = [np.abs(run(batch) - learner.predict_proba(batch)).max() for batch in batches]
-    return sum(map(len, batches)), float(max(found))
+    return sum(map(len, batches)), float(np.max(found))  # also if one is not a number
 
 
 def _test_images(learner: Learner) -> list[Pixels]:
@@ -240,7 +249,8 @@ class Graph(nn.Module):
     def __init__(self, learner: Learner) -> None:
         super().__init__()
         own, model = learner._preparation, _without_unused(learner)
-        self.backbone, self.head = model.backbone, model.head
+        self.backbone = model.backbone
+        self.head: nn.Module = nn.Identity() if learner._means is not None else model.head
         self.resizes, self.resize, self.size = not learner._in_memory, own.resize, own.size
         self.temperature = learner._calibration.temperature
         mean, std = (torch.tensor(values)[:, None, None] for values in (own.mean, own.std))

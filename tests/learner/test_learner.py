@@ -115,6 +115,14 @@ def test_images_may_be_arrays_pairs_folders_and_data_sets(photos: Photos, tmp_pa
     assert np.array_equal(learner.predict_proba([path.read_bytes() for path in files(pairs)]), expected)
 
 
+def test_a_second_fit_forgets_the_first(bars: Callable[..., Any]) -> None:
+    learner = Learner("ncm", backbone="none", settings={"epochs": 1}).fit(*bars(range(3)))
+    small = np.arange(4 * 12 * 10 * 3).reshape(4, 12, 10, 3).astype(np.uint8)
+    assert learner.fit(small, ["a", "a", "b", "b"]).predict_proba(small).shape == (4, 2)
+    with pytest.raises(UserError, match="shape of the first images"):
+        learner.predict(bars(range(3))[0])
+
+
 def test_mistakes_are_explained(photos: Photos, tmp_path: Path) -> None:
     pairs = photos("ab")
     learner = Learner()

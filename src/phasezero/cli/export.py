@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from phasezero.cli.options import Model
+
 
 def export(
-    model: Annotated[Path, typer.Option(help="Folder of the model.")],
+    model: Model,
     form: Annotated[str | None, typer.Option("--format", help="onnx or pt2 (default: that of FILE, or onnx).")] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Output file (default: next to the model).")

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phasezero.config import RunConfig
-from phasezero.data.files import Item
+from phasezero.data.files import Item, read_image
 from phasezero.data.images import ImageData, ImageSplit
 from phasezero.data.sources import make_source
 from phasezero.data.stream import Phase, cut_phases
@@ -94,6 +94,7 @@ class Learner(Estimator):
         pretrained = load_any(self.backbone)
         self._pretrained, self._preparation = pretrained, preparation_of(first.items, pretrained)
         self._in_memory = pretrained is None and fits_in_memory(first.items)
+        self._side = np.asarray(first.items[0]).shape[:2] if self._in_memory else ()
         by_class = first.by_class()
         self.config_ = make_config(self.get_params(), pretrained, first.items, len(by_class))
         self._names, self._sizes, self.history_ = list[Name](), list[int](), list[dict[str, Any]]()
@@ -365,20 +366,13 @@ class Learner(Estimator):
         """Return items as a split holds them: an array if images are kept in memory."""
         if not self._in_memory:
             return list(items)
-        from phasezero.data.files import read_image
-
         channels = len(self._preparation.mean)
         pixels = [(item if isinstance(item, np.ndarray) else np.asarray(read_image(item))) for item in items]
         grown = [one[..., None] if one.ndim == 2 else one for one in pixels]
-        if {one.shape[:2] for one in grown} - {self._shape(grown)}:
-            raise UserError(f"images must all have the shape of the first images, {self._shape(grown)}")
+        if {one.shape[:2] for one in grown} - {self._side}:
+            raise UserError(f"images must all have the shape of the first images, {self._side}")
         fitting = [one[..., :channels] for one in grown]
-        return np.stack(fitting) if fitting else np.zeros((0, *self._shape(grown), channels), np.uint8)
-
-    def _shape(self, pixels: Sequence[np.ndarray[Any, Any]]) -> tuple[int, ...]:
-        if not hasattr(self, "_side"):
-            self._side: tuple[int, ...] = pixels[0].shape[:2]
-        return self._side
+        return np.stack(fitting) if fitting else np.zeros((0, *self._side, channels), np.uint8)
 
     def _features(self, items: Sequence[Item], what: str) -> Tensor:
         return self._run(items, what, lambda output: output.features)
