@@ -315,3 +315,14 @@ def test_a_lambda_that_is_chosen_once_does_not_depend_on_the_order_of_later_clas
     one = make_head("ridge", width=0, choose_once=True)
     learn(one, by_class, (6, 2))
     assert one.hits.tolist() == straight.hits.tolist() != every.hits.tolist()
+    features = [own.double().numpy() for own in by_class[:8]]
+    fitted = [*features[:6], *(np.delete(own, np.s_[9::10], 0) for own in features[6:])]
+    errors = []
+    for strength in STRENGTHS:
+        weights = ridge_by_hand(fitted, strength)
+        held_out = [(weights @ x, k) for k in (6, 7) for x in features[k][9::10]]
+        errors.append(sum(np.square(scores - np.eye(8)[k]).sum() for scores, k in held_out))
+    assert np.allclose(-one.hits.numpy(), errors, atol=1e-9)
+    assert float(one.strength) == max(
+        s for s, error in zip(STRENGTHS, errors, strict=True) if error <= 1.02 * min(errors)
+    )

@@ -24,6 +24,7 @@ from phasezero.nets import GrowingHead
 from phasezero.validation import WEIGHT, option
 
 HELD_OUT = 10  # every tenth training image of a new class (the last of fewer) helps to choose lambda
+NEARLY = 0.02  # of lambdas with nearly the smallest squared error, the largest is taken
 STRENGTHS = tuple(10.0**power for power in range(-5, 2))
 USUAL_STRENGTH = 1e-2  # in phase 0, and until a class has two images; chosen on held-out images (notebook/results.md)
 
@@ -52,6 +53,7 @@ class RidgeHead(FrozenHead):
     products: Tensor
     strength: Tensor
     hits: Tensor
+    """Of each lambda: images that it classifies correctly, or minus its squared errors."""
 
     def __init__(self, feature_size: int, width: int, strength: float, choose_once: bool) -> None:
         super().__init__(feature_size, width)
@@ -97,9 +99,14 @@ class RidgeHead(FrozenHead):
             embedded = self.embed(own[~held]).to(SUMS)
             products.addmm_(embedded.T, embedded)
             sums[position] = embedded.sum(0)
-        found = [(tested @ ridge(products, sums, value).T).argmax(1).eq(labels).sum() for value in STRENGTHS]
-        self.hits += torch.stack(found)
-        best = (self.hits == self.hits.max()).tolist()
+        scores = [tested @ ridge(products, sums, value).T for value in STRENGTHS]
+        if self.chooses_once:  # few images, whose hits are chance; RanPAC's code has squared errors, too
+            wanted = F.one_hot(labels, len(sums)).to(SUMS)
+            self.hits -= torch.stack([(found - wanted).square().sum() for found in scores])
+            best = (-self.hits <= (1 + NEARLY) * -self.hits.max()).tolist()
+        else:
+            self.hits += torch.stack([found.argmax(1).eq(labels).sum() for found in scores])
+            best = (self.hits == self.hits.max()).tolist()
         self.strength.fill_(max(value for value, is_best in zip(STRENGTHS, best, strict=True) if is_best))
 
 
@@ -111,7 +118,8 @@ class Ridge(Frozen):
         width: int = option(8192, least=0, most=65_536, later=True)  # M, ours (RanPAC: 10,000); 0: no map
         # lambda relative to G's mean eigenvalue; 0: chosen on held-out training images of new classes.
         strength: float = option(0.0, **WEIGHT, later=True)
-        # Choose it in the first phase that can: the order of later classes then changes nothing but rounding.
+        # Choose it in the first phase that can, by squared errors: the order of later classes then changes nothing but
+        # rounding.
         choose_once: bool = option(False, later=True, before=False)
 
     label = "ridge"
