@@ -52,3 +52,16 @@ def test_quick_commands_load_neither_torch_nor_matplotlib(words: list[str]) -> N
     )
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith("[]")
+
+
+def test_a_quick_command_ends_with_its_whole_output_and_its_exit_code() -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "phasezero", *words], capture_output=True, text=True)
+
+    listed = run("list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert listed.stdout.startswith("methods:") and "more: phasezero list" in listed.stdout.splitlines()[-1]
+    missing = run("info", "--model", "nowhere")
+    assert missing.returncode == 2
+    assert missing.stderr.startswith("phasezero: nowhere: there is no model here")
+    assert run("predict", "--nonsense").returncode == 2

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -29,6 +32,8 @@ from phasezero.cli.store import store
 from phasezero.cli.undo import undo
 from phasezero.errors import DivergenceError, UserError
 
+QUICK = ("predict", "info", "list")
+"""Commands that start no thread or process that outlives them, and have nothing to clean up."""
 INTERRUPTED = 130
 """Exit code of typer after Ctrl-C."""
 INTERRUPTION = (
@@ -63,6 +68,27 @@ def phasezero(
 ) -> None:
     for path in plugin or []:
         plugins.load_plugin(path)
+
+
+def entry() -> None:
+    """Run the command of the shell.
+
+    Quick commands end without Python's tear-down of torch (half a second) and without collecting garbage, which is
+    mostly looked for while torch is imported.
+    """
+    if not {*sys.argv[1:2]} <= {*QUICK}:
+        main()
+        return
+    gc.disable()
+    code: str | int | None = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError):  # a reader such as `head` has left
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 
 def main() -> None:
