@@ -25,6 +25,7 @@ import torch
 from phasezero import Learner, __version__, export_model
 from phasezero.data.files import read_image
 
+FORMAT = "phasezero-export-photos-1"
 FIRST, MORE, PHOTOS = 20, 5, 200
 
 
@@ -86,6 +87,7 @@ def main() -> None:
         after = compare(learner, photos, Path(folder), given.threads)
     versions = {module.__name__: module.__version__ for module in (torch, onnx, onnxscript, onnxruntime, PIL, np)}
     content = {
+        "format": FORMAT,
         "what": f"{PHOTOS} photos of Caltech-101 through exported files, next to Learner.predict_proba; photo by photo",
         "learner": "Learner(): ridge on efficientnet-lite0",
         "before": before,

@@ -123,7 +123,7 @@ HELD_OUT = 10  # every tenth image of a class
 
 @register_data(
     "cifar100-heldout",
-    "a variant of cifar100: its training images, every tenth for testing",
+    "a variant of cifar100: a tenth of train is for testing",
     recipe=Recipe("resnet18-cifar"),
     class_order="seed1993",
     family="cifar100",
