@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from phasezero.records.run import Record, write_record
 from phasezero.runs.run import run
 
 CLASSES = 8
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def draw(images_per_class: int, seed: int) -> ImageSplit:
@@ -37,6 +39,19 @@ def draw(images_per_class: int, seed: int) -> ImageSplit:
         image[2 * label : 2 * label + 2] += 150
     shuffled = rng.permutation(len(labels))
     return ImageSplit(images.astype(np.uint8)[shuffled], labels[shuffled])
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Run headless Chromium, once for all tests of pages: a process can start playwright only once."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as driver:
+        # Without its sandbox, which does not start for root (in containers); it opens only our own pages.
+        running = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield running
+        running.close()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 import time
@@ -22,7 +21,6 @@ from phasezero.serve.limits import Limits
 from phasezero.serve.state import Model
 from samples import COLOURS, HOSTILE, make_photo
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 Open = Callable[..., Any]
 File = dict[str, Any]
 
@@ -31,17 +29,6 @@ def photos(name: str, *seeds: int) -> list[File]:
     return [
         {"name": f"{seed}.jpg", "mimeType": "image/jpeg", "buffer": make_photo(COLOURS[name], seed)} for seed in seeds
     ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as driver:
-        # Without its sandbox, which does not start for root (in containers); it opens only our own page.
-        running = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ Wants Chromium and playwright (`pip install '.[browser]'`); its tests are skippe
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,7 @@ from phasezero.records.run import Record
 from phasezero.report.page import write_page
 from samples import HOSTILE, PAGE_ANALYSIS, make_record
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="package")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    with playwright.sync_playwright() as driver:
-        # Without its sandbox, which does not start for root (in containers); it opens only our own file.
-        running = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="package")
