@@ -213,13 +213,10 @@ class Learner(Estimator):
         setup = Setup(stream, device, None if self._in_memory else "files", steps)
         callback = EpochProgress(self.progress) if self.progress else None
         # A teacher of phase 0 is trained as a run is, which ends with a test: on an image of each class, for no use.
-        first = [int(np.flatnonzero(labels == position)[0]) for position in range(len(classes))] if classes[0] else []
-        tested = replace(data, test=self._picked(train, first))
-        provider = TrainedOracle(config, tested, callback)
+        first = np.unique(labels, return_index=True)[1]
+        tested = ImageSplit(self._stacked([train.images[at] for at in first]), labels[first])
+        provider = TrainedOracle(config, replace(data, test=tested), callback)
         return Trainer(config, data, callback, provider, setup, self._pretrained)
-
-    def _picked(self, split: ImageSplit, chosen: Sequence[int]) -> ImageSplit:
-        return ImageSplit(self._stacked([split.images[index] for index in chosen]), split.labels[list(chosen)])
 
     def _calibrate(self, phase: Phase, held_out: Sequence[Sequence[Item]]) -> float | None:
         """Calibrate on held-out images and return the accuracy on them; an exact method then adds them."""
