@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from phasezero.errors import UserError
+from phasezero.report.looks import COLOURS
 from phasezero.report.page import content as content_module, render_page, write_page
 from phasezero.report.page.content import encode_confusion, page_content
-from phasezero.report.style import COLOURS
 from samples import HOSTILE, PAGE_ANALYSIS, make_record
 
 PARTS = Path(content_module.__file__).parent

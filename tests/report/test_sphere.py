@@ -14,8 +14,8 @@ from phasezero.analysis.measure import analyse_run
 from phasezero.data.images import ImageData
 from phasezero.errors import UserError
 from phasezero.presets import preset
+from phasezero.report.looks import COLOURS
 from phasezero.report.sphere import draw_sphere, facing
-from phasezero.report.style import COLOURS
 from phasezero.runs.session import CHECKPOINT
 from samples import MINIMAL, make_analysis, train
 

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
 
-from phasezero.report.style import COLOURS, MARKERS, draw_legend, plain_text, write_figure
+from phasezero.report.looks import COLOURS, MARKERS
+from phasezero.report.style import draw_legend, plain_text, write_figure
 
 CLOSE = 0.5
 """Points of accuracy between published numbers whose labels would overlap."""

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from phasezero.errors import UserError
 from phasezero.records.analysis import Analysis, Split
-from phasezero.report.style import COLOURS, MARKERS, draw_legend, plain_text, write_figure
+from phasezero.report.looks import COLOURS, MARKERS
+from phasezero.report.style import draw_legend, plain_text, write_figure
 
 
 def draw_sphere(

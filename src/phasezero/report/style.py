@@ -18,15 +18,11 @@ from matplotlib.lines import Line2D
 from phasezero.errors import UserError
 from phasezero.records.files import replacing
 from phasezero.records.metrics import mean_and_deviation
+from phasezero.report.looks import COLOURS, MARKERS
 
 SUFFIXES = (".png", ".svg", ".pdf")
 STYLE = Path(__file__).with_name("figures.mplstyle")
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart, without the yellow and darker, so that each has a
-# contrast of 3:1 on white (theirs: orange 2.2, sky blue 2.3). Markers and line styles repeat with other periods, so
-# lines remain distinguishable in grey.
-COLOURS = ("#005E9B", "#B84700", "#00895D", "#D36F9F", "#BE8B00", "#000000", "#169DDB")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
 MOST_MARKERS = 13  # S=2 has 26 phases; more markers than this merge into a band
