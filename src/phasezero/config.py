@@ -60,6 +60,8 @@ class Network(Limited):
     weights: str = option("", before="")  # what nets.load_backbone reads; empty: random numbers
     # Learning rate of the backbone relative to the rest of the model; 0 freezes it from the beginning.
     backbone_lr: float = option(1.0, **WEIGHT, before=1.0)
+    # Side of the images that pretrained weights see; 0: that of their training. Smaller images take less time.
+    image_size: int = option(0, least=0, most=2048, before=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -57,6 +57,15 @@ def test_a_frozen_backbone_keeps_its_weights_and_its_preparation(folder: str) ->
     assert records[-1]["accuracy"]["head"] == 100
 
 
+def test_images_can_be_smaller_than_those_of_the_training(folder: str) -> None:
+    data = load_data(folder)
+    trainer = Trainer(config(folder, network__image_size=112), data)
+    assert (trainer.data.preparation.size, trainer.data.preparation.resize) == (112, 128)
+    usual = Trainer(config(folder), data)
+    assert phase_zero_key(trainer) != phase_zero_key(usual)
+    assert load_backbone("efficientnet-lite0").for_size(0).size == usual.data.preparation.size == 224
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.1, 1.0])
 def test_the_backbone_learns_at_its_own_rate(rate: float, toy_config: Make, toy_data: ImageData) -> None:
     """After a step without momentum and decay, the change of a parameter is its gradient times its rate."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,6 +69,14 @@ def test_added_examples_give_the_classifier_of_all_images_at_once(photos: Photos
         halves.add_examples([(pairs[0][0], "b")])
     with pytest.raises(UserError, match="cannot add images"):
         Learner("finetune", backbone="none", settings={"epochs": 1}).fit(pairs).add_examples(pairs[:1])
+
+
+def test_smaller_images_are_a_setting(photos: Photos, tmp_path: Path) -> None:
+    learner = Learner(settings={"network.image_size": 64}).fit(photos("ab"))
+    assert learner._preparation.size == 64
+    tested = files(photos("ab", 2, "test", seed=5))
+    again = Learner.load(learner.save(tmp_path / "m"))
+    assert np.array_equal(again.predict_proba(tested), learner.predict_proba(tested))
 
 
 def test_one_photo_per_class_is_enough(photos: Photos) -> None:
@@ -178,6 +185,17 @@ def test_any_module_is_a_backbone(photos: Photos, tmp_path: Path) -> None:
     assert np.array_equal(again.predict_proba(tested), learner.predict_proba(tested))
 
 
+def test_a_module_of_the_user_is_not_changed(photos: Photos) -> None:
+    module = nn.Sequential(nn.Conv2d(3, 4, 8, 8), nn.BatchNorm2d(4), nn.ReLU())
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    learner = Learner("finetune", backbone=module, backbone_lr=1.0, settings={"epochs": 1}, device="cpu")
+    learner.fit(photos("ab"))
+    assert module.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+    trained = learner.model_.backbone.state_dict()
+    assert not torch.equal(trained["module.0.weight"], before["0.weight"])
+
+
 def test_a_backbone_is_adapted_where_its_learning_rate_is_above_zero(photos: Photos) -> None:
     pairs, short = photos("ab", 4), {"epochs": 1}
     kept, moved = (Learner("lucir", backbone_lr=rate, settings=short).fit(pairs) for rate in (0.0, 0.1))
@@ -210,25 +228,6 @@ def test_progress_is_reported(photos: Photos) -> None:
     seen.clear()
     Learner(progress=lambda *step: seen.append(step)).fit(photos("ab"))
     assert ("extracting features", 4, 4) in seen
-
-
-def test_a_learner_follows_scikit_learn(photos: Photos) -> None:
-    base = pytest.importorskip("sklearn.base")
-    pipeline = pytest.importorskip("sklearn.pipeline")
-    learner = Learner("ncm", seed=3)
-    copy = base.clone(learner)
-    assert copy.get_params() == learner.get_params()
-    assert repr(copy) == "Learner(method='ncm', seed=3)"
-    assert copy.set_params(method="ridge").method == "ridge"
-    pairs = photos("ab")
-    X, y = np.array(files(pairs), dtype=object), np.array([name for _, name in pairs])  # noqa: N806
-    made = pipeline.make_pipeline(learner).fit(X, y)
-    assert made.score(X, y) == 1.0
-    assert base.is_classifier(learner)
-    more = photos("bc", 2, "more", seed=5)
-    learner.partial_fit(files(more), [name for _, name in more])
-    assert list(learner.classes_) == ["a", "b", "c"]
-    assert pickle.loads(pickle.dumps(learner)).predict(X).tolist() == learner.predict(X).tolist()
 
 
 def test_a_phase_that_fails_leaves_the_learner_as_it_was(photos: Photos, tmp_path: Path) -> None:

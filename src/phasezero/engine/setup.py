@@ -44,7 +44,7 @@ def check(config: RunConfig, data: ImageData) -> Setup:
         loaded = load_backbone(config.network.weights)
         if loaded.name != network:
             raise UserError(f"network.weights are those of {loaded.name}; set network.name={loaded.name}")
-        data = prepared_for(data, loaded)
+        data = prepared_for(data, loaded.for_size(config.network.image_size))
     for one in config.initial:
         if one.file and not Path(one.file).is_file():
             raise UserError(f"initial {one.name}: no such file: {one.file}")

@@ -47,7 +47,7 @@ class Trainer:
         `pretrained` is a loaded backbone. Without it the configuration says which weights to load, if any.
         """
         if pretrained is None and config.network.weights:
-            pretrained = load_backbone(config.network.weights)
+            pretrained = load_backbone(config.network.weights).for_size(config.network.image_size)
         self.config, self.pretrained = config, pretrained
         self.data = data = data if pretrained is None else prepared_for(data, pretrained)
         self.callback, self.provider = callback or Callback(), provider

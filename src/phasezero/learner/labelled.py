@@ -132,8 +132,10 @@ def _columns(pairs: Iterable[tuple[Item, Name]]) -> tuple[list[Item], list[Name]
 def _name(label: Any) -> Name:
     if isinstance(label, torch.Tensor | np.generic):
         label = label.item()
+    if isinstance(label, float) and label.is_integer():  # as scikit-learn, which takes 1.0 for a class
+        return int(label)
     if isinstance(label, bool) or not isinstance(label, str | int):
-        raise UserError(f"a class is a text or a whole number, got {label!r}")
+        raise UserError(f"a class is a text or a whole number and cannot be continuous, got {label!r}")
     return label
 
 

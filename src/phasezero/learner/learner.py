@@ -92,11 +92,13 @@ class Learner(Estimator):
         """Forget everything and learn these classes, as phase 0."""
         first = labelled(X, y)
         pretrained = load_any(self.backbone)
+        by_class = first.by_class()
+        self.config_ = make_config(self.get_params(), pretrained, first.items, len(by_class))
+        if pretrained is not None:
+            pretrained = pretrained.for_size(self.config_.network.image_size)
         self._pretrained, self._preparation = pretrained, preparation_of(first.items, pretrained)
         self._in_memory = pretrained is None and fits_in_memory(first.items)
         self._side = np.asarray(first.items[0]).shape[:2] if self._in_memory else ()
-        by_class = first.by_class()
-        self.config_ = make_config(self.get_params(), pretrained, first.items, len(by_class))
         self._names, self._sizes, self.history_ = list[Name](), list[int](), list[dict[str, Any]]()
         self._exemplars = list[list[Item]]()
         self._means: Tensor | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 
 import torch
@@ -23,10 +24,8 @@ class ModuleBackbone(Backbone):
         super().__init__()
         self.module = module
         self.size = int(getattr(module, "image_size", SIZE))
-        was_training = module.training
         with torch.no_grad():
             self.feature_size = self.eval()(torch.zeros(1, 3, self.size, self.size)).pooled.shape[1]
-        module.train(was_training)
 
     def forward(self, images: Tensor) -> Features:
         found = self.module(images)
@@ -45,10 +44,10 @@ def wrapped(module: nn.Module) -> Pretrained:
     """
     if not isinstance(module, nn.Module):
         raise UserError(f"backbone: a name, a path or a torch module is expected, got {type(module).__name__}")
-    backbone = ModuleBackbone(module.to("cpu"))
+    backbone = ModuleBackbone(copy.deepcopy(module).to("cpu"))  # training must not change the user's module
     digest = hashlib.sha256()
     for name, tensor in module.state_dict().items():
-        digest.update(name.encode() + tensor.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        digest.update(name.encode() + tensor.cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     mean, std = (tuple(map(float, getattr(module, key, usual))) for key, usual in (("mean", MEAN), ("std", STD)))
     size, resize = backbone.size, round(backbone.size * RESIZE / SIZE)
     return Pretrained(MODULE, backbone, size, resize, mean, std, "unknown", type(module).__name__, digest.hexdigest())  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +49,10 @@ class Pretrained:
     source: str
     sha256: str
     """Of the file of weights."""
+
+    def for_size(self, side: int) -> Pretrained:
+        """Return the backbone for images of this side; 0 means that of its training."""
+        return replace(self, size=side, resize=round(self.resize * side / self.size)) if side else self
 
 
 class Pixels(NamedTuple):
