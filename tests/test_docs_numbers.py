@@ -146,3 +146,31 @@ def test_the_notebook_has_the_accuracies_and_the_state_of_fecam_and_its_neighbou
             averages = found[row["classifier"], base, cwd]
             assert len(averages) == 3
             assert row[f"B={base}" + ", CwD" * cwd] == str(spread(averages))
+
+
+def test_the_notebook_has_the_accuracies_of_methods_on_the_same_backbone() -> None:
+    """The records name data of a plug-in, so they are read as JSON."""
+    places = {
+        "joint, backbone at 0.3": "joint",
+        "ridge, frozen": "ridge-frozen",
+        "ridge, backbone adapted in phase 0": "ridge-adapted",
+        "ncm, frozen": "ncm-frozen",
+        "lucir, 40 epochs": "lucir",
+        "lucir+cwd:0.02, 40 epochs": "lucir+cwd",
+        "finetune": "finetune",
+        "ridge, from scratch": "scratch-ridge",
+        "lucir, from scratch": "scratch-lucir",
+        "lucir+cwd:0.5, from scratch": "scratch-lucir+cwd",
+    }
+    rows = with_columns("notebook/photos.md", "method", "order 0", "order 1")
+    assert [row["method"] for row in rows] == list(places)
+    for row in rows:
+        for seed in (0, 1):
+            path = ROOT / "results/h200/photos/test" / places[row["method"]] / f"seed{seed}" / "record.json"
+            if not row[f"order {seed}"]:
+                assert not path.exists()
+                continue
+            phases = [phase["accuracy"]["head"] for phase in json.loads(path.read_text())["phases"]]
+            assert row[f"order {seed}"] == f"{sum(phases) / len(phases):.2f}"
+            if seed == 0:
+                assert row["100 classes, order 0"] == f"{phases[-1]:.2f}"
