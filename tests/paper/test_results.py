@@ -221,6 +221,14 @@ def test_seeds_of_one_run_are_named_together() -> None:
     assert folded(paths) == ["`a/seed{0,12}/b.json`", "`c.json`", "`d/seed3/b.json`"]
 
 
+def test_runs_on_data_of_a_plugin_are_counted_and_not_listed() -> None:
+    text = write_results(ROOT / "results", ROOT)
+    count = len(list((ROOT / "results/h200/photos").rglob("record.json")))
+    assert count
+    assert f"{count} records of data sets that plug-ins add are not listed" in text
+    assert "caltech101" not in text
+
+
 def test_the_committed_files_are_those_of_the_committed_records(tmp_path: Path) -> None:
     if not (ROOT / "RESULTS.md").exists():
         pytest.skip("no RESULTS.md beside these tests")

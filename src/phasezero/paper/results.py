@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import yaml
 
+from phasezero.data.catalog import DATA_SETS, split_name
 from phasezero.errors import UserError, unknown
 from phasezero.identity import group_by_identity
 from phasezero.paper.board import anchors_grids, board_grid
@@ -128,8 +129,12 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
     if spheres := {name: pictures for name in SPHERES if (pictures := pictures_of(name, folder, start))}:
         sections.append(f"## Features on the sphere\n\n{ABOUT_SPHERES}\n")
         sections += ["\n".join([f"{TARGETS[name].title}:\n", *pictures]) for name, pictures in spheres.items()]
-    if others := [record for path, record in records if path not in dict(behind)]:
-        sections.append(f"## Records that are not a cell of the paper\n\n{markdown(other_runs(others))}")
+    others = [record for path, record in records if path not in dict(behind)]
+    known = [record for record in others if split_name(record["data"]["name"])[0] in DATA_SETS]
+    left_out = f"\n{len(others) - len(known)} records of data sets that plug-ins add are not listed.\n"
+    if others:
+        text = markdown(other_runs(known)) + left_out * (len(known) < len(others))
+        sections.append(f"## Records that are not a cell of the paper\n\n{text}")
     if behind:
         lines = [[run["name"], str(run["seed"]), computed_on(run), relative(path, start)] for path, run in behind]
         grid = Grid(["run", "seed", "computed on", "record"], lines, words=4)
