@@ -225,7 +225,7 @@ def test_runs_on_data_of_a_plugin_are_counted_and_not_listed() -> None:
     text = write_results(ROOT / "results", ROOT)
     count = len(list((ROOT / "results/h200/photos").rglob("record.json")))
     assert count
-    assert f"{count} records of data sets that plug-ins add are not listed" in text
+    assert f"Not listed: {count} of data sets that plug-ins add." in text
     assert "caltech101" not in text
 
 

@@ -131,10 +131,11 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
         sections += ["\n".join([f"{TARGETS[name].title}:\n", *pictures]) for name, pictures in spheres.items()]
     others = [record for path, record in records if path not in dict(behind)]
     known = [record for record in others if split_name(record["data"]["name"])[0] in DATA_SETS]
-    left_out = f"\n{len(others) - len(known)} records of data sets that plug-ins add are not listed.\n"
     if others:
-        text = markdown(other_runs(known)) + left_out * (len(known) < len(others))
-        sections.append(f"## Records that are not a cell of the paper\n\n{text}")
+        parts = [markdown(other_runs(known))] if known else []
+        if left_out := len(others) - len(known):
+            parts.append(f"Not listed: {left_out} of data sets that plug-ins add.\n")
+        sections.append("## Records that are not a cell of the paper\n\n" + "\n".join(parts))
     if behind:
         lines = [[run["name"], str(run["seed"]), computed_on(run), relative(path, start)] for path, run in behind]
         grid = Grid(["run", "seed", "computed on", "record"], lines, words=4)
