@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from phasezero.config import RunConfig, complete, leaves
 from phasezero.errors import UserError
 from phasezero.records.analysis import Analysis
+from phasezero.records.files import relative
 from phasezero.records.run import Record
 
 T = TypeVar("T", Record, Analysis)
@@ -70,16 +72,54 @@ class Group(Generic[T]):
         return replace(self, members=tuple(member for member in self.members if member["seed"] in seeds))
 
 
+def _identity_key(made: Record | Analysis) -> str:
+    return json.dumps(identity(made), sort_keys=True, default=str)
+
+
+def once_per_seed(
+    found: Iterable[tuple[Path, T]], order: Callable[[tuple[Path, T]], Any] = lambda entry: 0
+) -> dict[int, tuple[Path, T]]:
+    """Return an entry for each seed: of several runs of a seed the first in this order, and then by path, counts."""
+    by_seed: dict[int, tuple[Path, T]] = {}
+    for entry in sorted(found, key=lambda entry: (order(entry), entry[0].absolute())):
+        by_seed.setdefault(entry[1]["seed"], entry)
+    return dict(sorted(by_seed.items()))
+
+
+def each_seed_once(
+    found: Iterable[tuple[Path, T]], say: Callable[[str], None], start: Path = Path()
+) -> list[tuple[Path, T]]:
+    """Return the entries that count, in the given order; tell `say` which run of a repeated seed is used.
+
+    The same run made again is not a second sample. Paths are shown relative to `start`.
+    """
+    groups: dict[str, list[tuple[Path, T]]] = {}
+    for entry in (entries := list(found)):
+        groups.setdefault(_identity_key(entry[1]), []).append(entry)
+    left_out: set[Path] = set()
+    for alike in groups.values():
+        for seed, (path, made) in once_per_seed(alike).items():
+            if others := [other for other, run in alike if run["seed"] == seed and other != path]:
+                left_out.update(others)
+                names = ", ".join(relative(other, start) for other in others)
+                times = f"seed {seed} was run {1 + len(others)} times and counts once"
+                say(f"{made['name']}: {times}: {relative(path, start)} is used, not {names}")
+    return [entry for entry in entries if entry[0] not in left_out]
+
+
 def group_by_identity(made: Iterable[T]) -> list[Group[T]]:
-    """Group runs or analyses that differ only in seed, in order of first appearance."""
+    """Group runs or analyses that differ only in seed, in order of first appearance. Raise UserError for repeats."""
     groups: dict[str, list[T]] = {}
     for member in made:
-        groups.setdefault(json.dumps(identity(member), sort_keys=True, default=str), []).append(member)
+        groups.setdefault(_identity_key(member), []).append(member)
     identities = [identity(members[0]) for members in groups.values()]
-    return [
-        Group(label_among(own, identities), tuple(sorted(members, key=lambda member: member["seed"])))
-        for own, members in zip(identities, groups.values(), strict=True)
-    ]
+    found = []
+    for own, members in zip(identities, groups.values(), strict=True):
+        group = Group(label_among(own, identities), tuple(sorted(members, key=lambda member: member["seed"])))
+        if len(group.by_seed()) != len(members):
+            raise UserError(f"{group.label}: a seed occurs twice; the same run is not a second sample")
+        found.append(group)
+    return found
 
 
 def shortened(groups: Sequence[Group[T]]) -> tuple[list[Group[T]], str]:
@@ -95,12 +135,8 @@ def shortened(groups: Sequence[Group[T]]) -> tuple[list[Group[T]], str]:
 
 
 def group_analyses(analyses: Iterable[Analysis]) -> list[Group[Analysis]]:
-    """Group analyses that differ only in seed, sorted by classes and eta. Raise UserError for repeated seeds."""
-    groups = group_by_identity(sorted(analyses, key=lambda model: (model["phase_sizes"], cwd_weight(model))))
-    for group in groups:
-        if len(group.by_seed()) != len(group.members):
-            raise UserError(f"{group.label}: a seed occurs twice; the same run is not a second sample")
-    return groups
+    """Group analyses that differ only in seed, sorted by classes and eta."""
+    return group_by_identity(sorted(analyses, key=lambda model: (model["phase_sizes"], cwd_weight(model))))
 
 
 def label_among(own: Mapping[str, Any], everybody: Sequence[Mapping[str, Any]]) -> str:

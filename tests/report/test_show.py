@@ -78,3 +78,20 @@ def test_everything_that_lies_beside_runs_may_be_named(command: Command, there: 
         code, out, err = command("show", *named)
         assert (code, out) == (2, "")
         assert why in err
+
+
+def test_a_seed_that_was_run_twice_counts_once_by_the_first_path(command: Command, tmp_path: Path) -> None:
+    for name, seed, drop in (("a", 0, 4), ("b", 0, 0), ("c", 1, 4)):
+        write_record(tmp_path / name / "record.json", make_record(seed=seed, drop=drop))
+    used = "lucir/cifar100/b50s10: seed 0 was run 2 times and counts once: a/record.json is used, not b/record.json"
+    for order in ("abc", "cba"):
+        code, out, err = command("show", *order, "--format", "markdown")
+        assert (code, err) == (0, f"phasezero: warning: {used}\n")
+        assert "| 2 |" in out
+        assert "| 60.50 ± 0.71 |" in out
+    assert command("report", *"bca", "-o", "page.html")[2] == f"phasezero: warning: {used}\n"
+    assert used in (tmp_path / "page.html").read_text()
+    text = command("results", tmp_path)[1]
+    assert "| a/record.json |" in text
+    assert "b/record.json" not in text
+    assert "seed 0 was run more than once" in text

@@ -108,7 +108,6 @@ DIFFERENT: list[tuple[dict[str, Any], str]] = [
     ({"sizes": (50, *[5] * 10)}, "protocol: B=50 S=10, 6 phases"),
     ({"data": "glyphs"}, "data set: cifar100"),
     ({"method": "icarl", "nearest_mean": True}, "how the method classifies: head (lucir); nearest mean (icarl)"),
-    ({}, "seed 0 counted more than once"),
     ({"settings": {"protocol.selection": "random"}}, f"exemplars: herding selection ({LUCIR} ("),
     ({"settings": {"training.first.epochs": 200}}, f"training on cifar100: 160 epochs ({LUCIR} ("),
     ({"settings": {"training.later.epochs": 2}}, f"; 160 and then 2 epochs ({LUCIR} (training.later.epochs=2))"),

@@ -37,9 +37,10 @@ def analyze(
 ) -> None:
     """Measure how the features of each class scatter in trained models, and compare models."""
     from phasezero.analysis.study import analyse_runs
+    from phasezero.identity import each_seed_once
     from phasezero.records.analysis import analysis_name, find_analyses, read_analysis
     from phasezero.records.files import writable
-    from phasezero.records.run import FILE_NAME, find_records
+    from phasezero.records.run import FILE_NAME, find_records, read_record
     from phasezero.report.analyses import show_analyses
 
     ks = sorted(parse_numbers("--k", k)) if k is not None else None
@@ -55,11 +56,15 @@ def analyze(
     paths = find_analyses(runs) if read else find_records(runs)
     if not read and (others := [path for path in paths if path.name != FILE_NAME]):
         raise UserError(f"{others[0]}: a run's folder is expected (or --read, for an analysis)")
-    folders = [path.parent for path in paths]
+    if read:
+        known = each_seed_once(((path, read_analysis(path)) for path in paths), warn)
+        folders = [path.parent for path, _ in known]
+    else:
+        folders = [path.parent for path, _ in each_seed_once(((path, read_record(path)) for path in paths), warn)]
     folder = out or Path(os.path.commonpath(folders))
     with writable(folder):
         if read:
-            analyses = [found for found in map(read_analysis, paths) if not phase or found["phase"] in phase]
+            analyses = [found for _, found in known if not phase or found["phase"] in phase]
         else:
             options = {"root": root, "store": store, "device": device, "floor": floor, "future": future}
             analyses = list(analyse_runs(folders, phase or [-1], out, ks or (), **options))

@@ -16,11 +16,15 @@ def report(
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "phasezero report",
 ) -> None:
     """Write a self-contained HTML page of finished runs: curves, the paper's numbers, confusion matrices."""
+    from phasezero.identity import each_seed_once
     from phasezero.records.run import FILE_NAME, load_records
     from phasezero.report.page import analyses_beside, write_page
 
     check_file("--out", out)
-    found = load_records(paths_with(FILE_NAME, runs), warn)
+    repeated: list[str] = []
+    found = each_seed_once(load_records(paths_with(FILE_NAME, runs), warn), repeated.append)
+    for message in repeated:
+        warn(message)
     analyses = [list(analyses_beside(path, record, warn)) for path, record in found]
-    write_page([record for _, record in found], out, analyses, title=title)
+    write_page([record for _, record in found], out, analyses, title=title, repeated=repeated)
     print(out)

@@ -23,7 +23,7 @@ def show(
     figure: Annotated[Path | None, typer.Option(help="Draw accuracy curves to this .png, .svg or .pdf file.")] = None,
 ) -> None:
     """Print the accuracies of finished runs: iCaRL by its nearest-mean classifier, other methods by their head."""
-    from phasezero.identity import group_by_identity
+    from phasezero.identity import each_seed_once, group_by_identity
     from phasezero.records.run import FILE_NAME, load_records
     from phasezero.report.curves import draw_curves
     from phasezero.report.grid import FORMATS
@@ -34,7 +34,7 @@ def show(
         raise unknown("table format", form, FORMATS)
     if figure is not None:
         check_file("--figure", figure)
-    records = [record for _, record in load_records(paths_with(FILE_NAME, runs), warn)]
+    records = [record for _, record in each_seed_once(load_records(paths_with(FILE_NAME, runs), warn), warn)]
     classifier = "nearest_mean" if nearest_mean else "head" if head else None
     if figure is not None:  # first, because its suffix may be wrong
         draw_curves(group_by_identity(records), figure, classifier=classifier)

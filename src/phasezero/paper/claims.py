@@ -10,7 +10,8 @@ from statistics import fmean
 
 from phasezero.analysis import compare
 from phasezero.config import RunConfig
-from phasezero.paper.plan import Index, RecordIndex, as_run, expand, usual_precision, with_records
+from phasezero.identity import once_per_seed
+from phasezero.paper.plan import Index, RecordIndex, as_run, expand, nearest, usual_precision, with_records
 from phasezero.paper.tables import Comparison, Row, Table, compare_row, method_label, paper_name, precision_of, signed
 from phasezero.paper.targets import CIFAR100, TARGETS
 from phasezero.records.analysis import FORMS, SPLITS, Analysis, Form, Split, shared_classes
@@ -248,19 +249,18 @@ def _sizes(model: Model) -> tuple[int, ...]:
 def _models(
     targets: Sequence[str], analyses: Analyses, find: Callable[[Index[Analysis], RunConfig], Analyses]
 ) -> list[Model]:
-    """Return the models of some figures with their analyses, of each seed the first by path."""
+    """Return the models of some figures with their analyses, each seed once."""
     index, seeds = Index(analyses), sorted({analysis["seed"] for _, analysis in analyses})
     rows = {row.config.name: row for name in targets for row in expand(TARGETS[name], CIFAR100)}
     models: list[Model] = []
     for row in rows.values():
+        alike = [entry for seed in seeds for entry in find(index, row.seeded(seed))]
         found = []
-        for seed in seeds:
-            of_seed = [entry for entry in find(index, row.seeded(seed)) if entry[1]["seed"] == seed]
-            for path, analysis in of_seed[:1]:
-                counts = ((size, len(list(phases))) for size, phases in groupby(analysis["phase_sizes"]))
-                sizes = " + ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in counts)
-                name = f"{method_label(row.config)}, {sizes} classes, eta {row.weight:g}"
-                found.append((path, as_run(analysis, row.seeded(seed), name)))
+        for seed, (path, analysis) in once_per_seed(alike, nearest(row.config)).items():
+            counts = ((size, len(list(phases))) for size, phases in groupby(analysis["phase_sizes"]))
+            sizes = " + ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in counts)
+            name = f"{method_label(row.config)}, {sizes} classes, eta {row.weight:g}"
+            found.append((path, as_run(analysis, row.seeded(seed), name)))
         models.append((row, found))
     return models
 

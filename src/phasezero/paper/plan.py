@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -16,7 +16,7 @@ from phasezero.config import RunConfig
 from phasezero.data.catalog import Recipe, find_data_set
 from phasezero.engine.store import phase_zero_of
 from phasezero.errors import UserError, unknown
-from phasezero.identity import run_key
+from phasezero.identity import once_per_seed, run_key, settings_of
 from phasezero.methods import METHODS
 from phasezero.paper.tables import Found, Row, Table, method_label, precision_of
 from phasezero.paper.targets import CIFAR100, TARGETS, Block, Target
@@ -160,10 +160,8 @@ class Index(Generic[T]):
         return self._alike.get(run_key(config), [])
 
     def same_phase_zero(self, config: RunConfig) -> list[tuple[Path, T]]:
-        """Return the entries that share the configuration's seed and phase 0; its own method comes first."""
-        # AANet's phase 0 has the settings of LUCIR's, but each may have been trained separately.
-        found = self._alike.get(phase_zero_of(config), [])
-        return sorted(found, key=lambda entry: entry[1]["method"] != config.method.name)
+        """Return the entries that share the configuration's seed and phase 0."""
+        return self._alike.get(phase_zero_of(config), [])
 
 
 class RecordIndex(Index[Record]):
@@ -205,18 +203,25 @@ def as_run(analysis: Analysis, config: RunConfig, name: str) -> Analysis:
     return cast(Analysis, {**analysis, **changed, "data": {**analysis["data"], "class_hash": seen}})
 
 
+def nearest(config: RunConfig) -> Callable[[tuple[Path, T]], tuple[bool, bool]]:
+    """Return the order of runs with the same phase 0: those of this configuration, then of this method, then others."""
+    # AANet's phase 0 has the settings of LUCIR's, but each may have been trained separately.
+    settings = settings_of(config.to_dict())
+    return lambda entry: (settings_of(entry[1]["config"]) != settings, entry[1]["method"] != config.method.name)
+
+
 def usual_precision(found: Iterable[Found]) -> str:
     """Return the precision that most records have; empty without records."""
     return next(iter(multimode(map(precision_of, found))), "")
 
 
 def with_records(row: Row, found: Iterable[Found], seeds: Sequence[int] | None = None, precision: str = "") -> Row:
-    """Return the row with its records. Of two records of a seed it takes that in `precision`, or the first."""
-    by_seed: dict[int, Found] = {}
-    for path, record in sorted(found, key=lambda entry: precision_of(entry) != precision):
-        if seeds is None or record["seed"] in seeds:
-            by_seed.setdefault(record["seed"], (path, record))
-    return replace(row, records=dict(sorted(by_seed.items())))
+    """Return the row with its records, each seed once and if possible in `precision`."""
+    wanted = [entry for entry in found if seeds is None or entry[1]["seed"] in seeds]
+    again = sorted(seed for seed, times in Counter(record["seed"] for _, record in wanted).items() if times > 1)
+    own = nearest(row.config)
+    records = once_per_seed(wanted, lambda entry: (precision_of(entry) != precision, *own(entry)))
+    return replace(row, records=records, again=again)
 
 
 def attach(table: Table, index: RecordIndex, *, states: bool = True) -> Table:

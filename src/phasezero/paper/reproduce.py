@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from phasezero.paper.estimate import Estimate, estimate
 from phasezero.paper.figures import draw
 from phasezero.paper.plan import RecordIndex, Request, attach, missing_runs, plan
 from phasezero.paper.tables import Table, write_texts
-from phasezero.records.files import slug
+from phasezero.records.files import relative, slug
 from phasezero.records.run import FILE_NAME, read_record, sound_records
 from phasezero.report.grid import Grid, print_grid
 from phasezero.runs.parallel import workers_for
@@ -61,6 +61,8 @@ def reproduce(
     print_plan(tables, todo, guess, workers, console)
     if time_limit is not None and (long := sum(seconds > time_limit for seconds in guess.next_phase)):
         say(f"note: the next phase of {long} of them takes longer than the time limit: not started")
+    for text in dict.fromkeys(used_of_repeats(tables)):
+        say(f"note: {text}")
     for text in index.damaged:
         say(f"note: {text}; ignored")
     for text in filter(None, (divergence_of(config, out) for config in missing)):
@@ -120,6 +122,14 @@ def print_plan(
         basis = "partly guessed, without records of this machine" if guess.guessed else "by records"
         runs = "1 run" if len(todo) == 1 else f"{len(todo)} runs"
         say(f"{runs}, {workers} at once: about {in_words(total)} ({basis})")
+
+
+def used_of_repeats(tables: Sequence[Table]) -> Iterator[str]:
+    """Yield which run is used of each seed that was run more than once."""
+    for row in (row for table in tables for row in table.rows):
+        for seed in row.again:
+            path = relative(row.records[seed][0], Path())
+            yield f"{row.config.name}: seed {seed} was run more than once and counts once: {path} is used"
 
 
 def in_words(seconds: float) -> str:

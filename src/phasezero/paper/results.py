@@ -15,7 +15,7 @@ import yaml
 
 from phasezero.data.catalog import DATA_SETS, split_name
 from phasezero.errors import UserError, unknown
-from phasezero.identity import group_by_identity
+from phasezero.identity import each_seed_once, group_by_identity
 from phasezero.paper.board import anchors_grids, board_grid
 from phasezero.paper.claims import CLAIMS, Analyses, CheckedClaim, check_claims
 from phasezero.paper.figures import draw_figures, figures_of
@@ -103,7 +103,7 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
     tables = {name: [paper_table(name, data, index) for data in TARGETS[name].data] for name in TABLES}
     rows = {name: [row for table in some for row in table.rows] for name, some in tables.items()}
     notes = read_notes(folder / "notes.yaml", {name: [row.config.name for row in some] for name, some in rows.items()})
-    cells = {name: check_cells(some, index, notes["cells"].get(name, {})) for name, some in tables.items()}
+    cells = {name: check_cells(some, notes["cells"].get(name, {})) for name, some in tables.items()}
     ablations = ablations_on_cifar100(index)
     ours = [table for table in on_cifar100(OURS, index) if any(row.records for row in table.rows)]
     claims = check_claims(tables["table1"], index, analyses)
@@ -129,10 +129,14 @@ def write_results(folder: Path, start: Path, warn: Warn | None = None, *, figure
     if spheres := {name: pictures for name in SPHERES if (pictures := pictures_of(name, folder, start))}:
         sections.append(f"## Features on the sphere\n\n{ABOUT_SPHERES}\n")
         sections += ["\n".join([f"{TARGETS[name].title}:\n", *pictures]) for name, pictures in spheres.items()]
-    others = [record for path, record in records if path not in dict(behind)]
-    known = [record for record in others if split_name(record["data"]["name"])[0] in DATA_SETS]
+    others = [(path, record) for path, record in records if path not in dict(behind)]
+    known = [(path, record) for path, record in others if split_name(record["data"]["name"])[0] in DATA_SETS]
     if others:
-        parts = [markdown(other_runs(known))] if known else []
+        again: list[str] = []
+        listed = [record for _, record in each_seed_once(known, again.append, start)]
+        parts = [markdown(other_runs(listed))] if listed else []
+        if again:
+            parts.append("".join(f"- {message}.\n" for message in again))
         if left_out := len(others) - len(known):
             parts.append(f"Not listed: {left_out} of data sets that plug-ins add.\n")
         sections.append("## Records that are not a cell of the paper\n\n" + "\n".join(parts))
@@ -172,7 +176,7 @@ def ablations_on_cifar100(index: RecordIndex) -> list[Table]:
     return [table for table in tables if not {row.config.name for row in table.rows} <= of_table1]
 
 
-def check_cells(tables: Sequence[Table], index: RecordIndex, notes: Mapping[str, str]) -> tuple[list[str], str]:
+def check_cells(tables: Sequence[Table], notes: Mapping[str, str]) -> tuple[list[str], str]:
     """Return the numbers of cells, run cells and verified cells, and the table of cells with runs or notes."""
     lines: list[list[Cell]] = []
     missing: Counter[str] = Counter()
@@ -190,8 +194,7 @@ def check_cells(tables: Sequence[Table], index: RecordIndex, notes: Mapping[str,
             missing[data] += 1
             continue
         verified |= set() if reasons else {name}
-        seeds = Counter(found[1]["seed"] for found in index.runs(row.config) if precision_of(found) == row.precision)
-        again = [f"seed {seed} was run more than once" for seed, times in seeds.items() if times > 1]
+        again = [f"seed {seed} was run more than once" for seed in row.again]
         remark = ". ".join(filter(None, ["; ".join(reasons + again), note])) or NOTHING
         start = [data, table.label(row.config), *row.sizes, row.precision or NOTHING]
         lines.append([*start, *compared.cells[:4], "no" if reasons else "**yes**", remark])

@@ -44,6 +44,8 @@ class Row:
     """Whether --method added it, so that it has no published number."""
     records: Mapping[int, Found] = field(default_factory=dict)
     """The records that exist, by seed, in the order of seeds."""
+    again: Sequence[int] = ()
+    """The seeds that were run more than once. Each counts once."""
     precision: str = ""
     """The precision of all records if each precision has its own row, otherwise empty."""
 

@@ -115,7 +115,7 @@ def comparison_warnings(records: Sequence[Record], classifier: str | None = None
         if classifier is None or what != CLASSIFICATION:
             values = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in owners.items())
             warnings.append(f"runs differ in {what}: {values}")
-    return warnings + repeated_seeds(groups)
+    return warnings
 
 
 def differences(groups: Sequence[Runs]) -> dict[str, dict[str, list[str]]]:
@@ -126,16 +126,6 @@ def differences(groups: Sequence[Runs]) -> dict[str, dict[str, list[str]]]:
             where = f"{what} on {group.first['data']['name']}" if what in WITHIN_DATA_SET else what
             found.setdefault(where, {}).setdefault(value, []).append(group.label)
     return {what: owners for what, owners in found.items() if len(owners) > 1}
-
-
-def repeated_seeds(groups: Sequence[Runs]) -> list[str]:
-    """Return a warning for each group that counts a seed twice."""
-    warnings = []
-    for group in groups:
-        seeds = [record["seed"] for record in group.members]
-        if repeated := sorted({str(seed) for seed in seeds if seeds.count(seed) > 1}):
-            warnings.append(f"{group.label}: seed {', '.join(repeated)} counted more than once")
-    return warnings
 
 
 def conditions(group: Runs) -> dict[str, str]:

@@ -22,15 +22,23 @@ SCRIPTS = ("elements.js", "chart.js", "matrix.js", "choice.js", "compare.js", "r
 
 
 def write_page(
-    records: Sequence[Record], path: str | Path, analyses: Sequence[Sequence[Analysis]] = (), *, title: str = ""
+    records: Sequence[Record],
+    path: str | Path,
+    analyses: Sequence[Sequence[Analysis]] = (),
+    *,
+    title: str = "",
+    repeated: Sequence[str] = (),
 ) -> None:
-    """Write the page; `analyses`, if given, belong to the records at the same positions."""
+    """Write the page; `analyses`, if given, belong to the records at the same positions.
+
+    `repeated` says which run of a repeated seed is shown.
+    """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"{path}: a page's name must end in {' or '.join(SUFFIXES)}")
     if not records:
         raise UserError("a page needs records: name at least one run")
-    text = render_page(records, analyses, title=title)
+    text = render_page(records, analyses, title=title, repeated=repeated)
     try:
         write_whole(path, text)
     except OSError as error:
@@ -54,9 +62,15 @@ def analyses_beside(path: Path, record: Record, warn: Callable[[str], None]) -> 
             yield analysis
 
 
-def render_page(records: Sequence[Record], analyses: Sequence[Sequence[Analysis]] = (), *, title: str = "") -> str:
+def render_page(
+    records: Sequence[Record],
+    analyses: Sequence[Sequence[Analysis]] = (),
+    *,
+    title: str = "",
+    repeated: Sequence[str] = (),
+) -> str:
     """Return the page's HTML."""
-    shown = page_content(records, analyses)
+    shown = page_content(records, analyses, repeated)
     try:
         content = json.dumps(shown, allow_nan=False, separators=(",", ":"))
     except ValueError as error:

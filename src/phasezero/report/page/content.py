@@ -22,8 +22,13 @@ MOST_MATRIX_BYTES = 3_500_000
 """Limit for all confusion matrices, of the page's 5 MB: forty runs of 26 phases of CIFAR-100 need 2 to 2.5 MB."""
 
 
-def page_content(records: Sequence[Record], analyses: Sequence[Sequence[Analysis]] = ()) -> dict[str, Any]:
-    """Return everything on the page; `analyses` belong to the records at the same positions."""
+def page_content(
+    records: Sequence[Record], analyses: Sequence[Sequence[Analysis]] = (), repeated: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return everything on the page; `analyses` belong to the records at the same positions.
+
+    `repeated` says which run of a repeated seed is shown.
+    """
     groups = group_by_identity(records)
     # Comparable groups are adjacent, so that their lines get different colours.
     common = [tables.conditions(group) for group in groups]
@@ -37,7 +42,7 @@ def page_content(records: Sequence[Record], analyses: Sequence[Sequence[Analysis
         "version": __version__,
         "classification": tables.CLASSIFICATION,
         "differences": list(tables.differences(groups).items()),
-        "repeated": tables.repeated_seeds(groups),
+        "repeated": list(repeated),
         "matrices": kept,
         "groups": [
             _group(group) | {"spectra": _spectra([model for run in group.members for model in found.get(id(run), ())])}
