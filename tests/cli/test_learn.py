@@ -201,8 +201,8 @@ def test_a_method_that_cannot_add_photos_skips_them(works: Works) -> None:
     for colour in ("red", "green"):
         take_photos(Path("photos") / colour, colour)
     options = ("--backbone", "none", "--method", "finetune", "--set", "epochs=1", "--keep-images", "1")
-    out, _ = works("learn", "photos", "--model", "m", *options)
-    assert "trained from scratch: resnet-glyphs, images of 48 pixels, 1 epoch " in out
+    _, err = works("learn", "photos", "--model", "m", *options)
+    assert "from scratch: resnet-glyphs, images of 48 pixels, 1 epoch (settings network.name and epochs choose" in err
     take_photos(Path("photos/red"), "red", 1, first=7)
     out, _ = works("learn", "photos", "--model", "m", *options)
     assert "more photos   1 class, 1 photo: red 1; skipped" in out

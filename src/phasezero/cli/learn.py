@@ -225,10 +225,6 @@ def summarise(learner: Learner, model: Path, learned: bool, seconds: float) -> N
         sum(count) for count in zip(*((e["images"], len(e["exemplars"])) for e in facts["classes"]), strict=True)
     )
     print(f"{model}: {counted(len(facts['classes']), 'class')}, {counted(images, 'photo')} learned, {seconds:.1f} s")
-    if facts["backbone"] is None and len(learner.history_) == 1:
-        network, first = learner.config_.network.name, learner.config_.training.first
-        size = f"images of {facts['preparation']['size']} pixels, {counted(first.epochs, 'epoch')}"
-        print(f"trained from scratch: {network}, {size} (--set network.name=..., epochs=... choose others)")
     phase: dict[str, Any] = next((entry for entry in reversed(learner.history_) if "phase" in entry), {})
     if not learned:
         print("accuracy: not measured, because all added photos were learned")

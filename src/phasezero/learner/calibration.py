@@ -20,6 +20,7 @@ from phasezero.errors import UserError
 TEMPERATURES = tuple(10 ** (step / 10) for step in range(-20, 21))
 USUAL = 1.0  # without held-out images, scores are taken for logits
 MOST_KEPT = 10_000
+AT_ONCE = 1 << 24  # scores, of some images and all classes, that are in memory at once
 HELD_OUT = 10  # every tenth image of a class calibrates probabilities
 
 
@@ -48,11 +49,13 @@ class Calibration:
         """Add the scores [n, C] of held-out images and their classes [n]."""
         if not len(labels):
             return
-        wanted = scores.double()
-        for place, temperature in enumerate(TEMPERATURES):
-            logs = (wanted / temperature).log_softmax(1)
-            self.likelihoods[place] -= float(logs.gather(1, labels[:, None]).sum())
-        found = self.probabilities(scores).amax(1).tolist()
+        rows = max(1, AT_ONCE // scores.shape[1])
+        for own, truth in zip(scores.split(rows), labels.split(rows), strict=True):
+            wanted = own.double()
+            for place, temperature in enumerate(TEMPERATURES):
+                logs = (wanted / temperature).log_softmax(1)
+                self.likelihoods[place] -= float(logs.gather(1, truth[:, None]).sum())
+        found = [value for own in scores.split(rows) for value in self.probabilities(own).amax(1).tolist()]
         self.confidences = [*self.confidences, *found][-MOST_KEPT:]
 
     def probabilities(self, scores: Tensor) -> Tensor:

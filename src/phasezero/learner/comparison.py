@@ -51,12 +51,12 @@ def compare(
     watch: Callable[[int, int], None] | None = None,
 ) -> Comparison:
     """Compare labelled images with a model's classes and the fingerprints of its images."""
-    keys, found = _fingerprints(by_class, watch), Comparison()
+    keys, found, known_names = _fingerprints(by_class, watch), Comparison(), set(names)
     first: dict[int, Name] = {}
     for name, items in by_class.items():
         own = keys[name]
         learned = [names[seen[key]] for key in own if key in seen]
-        if name not in names and len(learned) == len(own) and len(set(learned)) == 1:
+        if name not in known_names and len(learned) == len(own) and len(set(learned)) == 1:
             found.renamed[name] = learned[0]
             continue
         fresh, known = dict[int, Item](), list[Item]()
@@ -71,7 +71,7 @@ def compare(
             else:
                 fresh[key] = item
         if fresh:
-            (found.more if name in names else found.new)[name] = list(fresh.values())
+            (found.more if name in known_names else found.new)[name] = list(fresh.values())
         if known:
             found.known[name] = known
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +33,7 @@ from phasezero.learner.exemplars import encoded, fingerprint
 from phasezero.learner.labelled import Name, images, labelled
 from phasezero.learner.module import load_any
 from phasezero.learner.progress import EpochProgress, Progress, watch
-from phasezero.learner.recipe import fits_in_memory, make_config, preparation_of
+from phasezero.learner.recipe import fits_in_memory, from_scratch, make_config, preparation_of
 from phasezero.methods import classifier_of
 from phasezero.methods.frozen import FrozenHead
 from phasezero.nets import Features, IncrementalModel, Output
@@ -48,9 +49,9 @@ class Learner(Estimator):
 
     By default features of a pretrained network go to an exact ridge classifier, which needs no GPU. `method` may be any
     method of the package, `initial` its phase-0 strategies, `memory` its exemplars (`per_class:20`). `backbone` is what
-    `phasezero.nets.load_backbone` takes, a module, or `none` to train from scratch. `backbone_lr` is the learning rate
-    of a pretrained backbone relative to the head's; 0 freezes it. `settings` are fields of a configuration, by dotted
-    keys.
+    `phasezero.nets.load_backbone` takes, a module, or `none` to train from scratch. Then `fit` chooses network, image
+    size and schedule from the images, and writes them to stderr. `backbone_lr` is the learning rate of a pretrained
+    backbone relative to the head's; 0 freezes it. `settings` are fields of a configuration, by dotted keys.
 
     >>> import numpy as np
     >>> from phasezero import Learner
@@ -99,10 +100,13 @@ class Learner(Estimator):
         self._pretrained, self._preparation = pretrained, preparation_of(first.items, pretrained)
         self._in_memory = pretrained is None and fits_in_memory(first.items)
         self._side = np.asarray(first.items[0]).shape[:2] if self._in_memory else ()
-        self._names, self._sizes, self.history_ = list[Name](), list[int](), list[dict[str, Any]]()
+        self._names, self._places = list[Name](), dict[Name, int]()
+        self._sizes, self.history_ = list[int](), list[dict[str, Any]]()
         self._exemplars = list[list[Item]]()
         self._means: Tensor | None = None
         self._calibration, self._seen, self._saved = Calibration(), dict[int, int](), dict[str, Any]()
+        if pretrained is None:
+            print(from_scratch(self.config_, self._preparation), file=sys.stderr)
         self._learn(by_class)
         return self
 
@@ -110,7 +114,7 @@ class Learner(Estimator):
         """Learn new classes as the next phase, from their images and what the model keeps."""
         self._check_fitted()
         by_class = labelled(X, y).by_class()
-        if known := [name for name in by_class if name in self._names]:
+        if known := [name for name in by_class if name in self._places]:
             raise UserError(f"class {known[0]!r} is known already; add_examples takes more images of known classes")
         self._learn(by_class)
         return self
@@ -122,7 +126,7 @@ class Learner(Estimator):
         """
         self._check_fitted()
         by_class = labelled(X, y).by_class()
-        if unknown := [name for name in by_class if name not in self._names]:
+        if unknown := [name for name in by_class if name not in self._places]:
             raise UserError(f"class {unknown[0]!r} is not known; add_classes learns new classes")
         head = self.model_.head
         if not isinstance(head, FrozenHead):
@@ -136,11 +140,11 @@ class Learner(Estimator):
         features = self._features(items, "reading new images")
         start = 0
         for name, own in by_class.items():
-            head.add(self._names.index(name), features[start : start + len(own)])
+            head.add(self._places[name], features[start : start + len(own)])
             start += len(own)
         head.update()
         for name, own in by_class.items():
-            self._remember(self._names.index(name), own)
+            self._remember(self._places[name], own)
         self.history_.append({"added": {str(name): len(own) for name, own in by_class.items()}})
         return self
 
@@ -149,7 +153,7 @@ class Learner(Estimator):
         if not hasattr(self, "classes_"):
             return self.fit(X, y)
         by_class = labelled(X, y).by_class()
-        new, more = ([name for name in by_class if (name in self._names) == known] for known in (False, True))
+        new, more = ([name for name in by_class if (name in self._places) == known] for known in (False, True))
         for names, learn in ((new, self.add_classes), (more, self.add_examples)):
             pairs = [(item, name) for name in names for item in by_class[name]]
             if pairs:
@@ -283,9 +287,15 @@ class Learner(Estimator):
         """Return the k most probable classes of each image, with their probabilities."""
         if k < 1:
             raise UserError(f"top: k must be at least 1, got {k}")
-        found = self.predict_proba(X)
-        order = np.argsort(-found, axis=1, kind="stable")[:, :k]
-        return [[(self._names[at], float(own[at])) for at in row] for row, own in zip(order, found, strict=True)]
+        self._check_fitted()
+
+        def best(output: Output) -> Tensor:
+            shares = self._calibration.probabilities(self._scores(output.features).cpu())
+            return torch.stack(shares.sort(stable=True, dim=1, descending=True), 2)[:, :k]
+
+        items = images(X)
+        found = self._run(items, "predicting", best).tolist() if items else []
+        return [[(self._names[int(at)], share) for share, at in own] for own in found]
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
         """Return the share of images that are classified correctly."""
@@ -295,24 +305,22 @@ class Learner(Estimator):
         """Return the accuracy in all, by class and by phase, and the confusion matrix, on labelled images."""
         self._check_fitted()
         tested = labelled(X, y)
-        if unknown := sorted({str(name) for name in tested.names if name not in self._names}):
+        if unknown := sorted({str(name) for name in tested.names if name not in self._places}):
             raise UserError(f"the model does not know class {unknown[0]!r} ({len(unknown)} such classes)")
-        place = {name: position for position, name in enumerate(self._names)}
-        truth = np.array([place[name] for name in tested.names])
-        found = self.predict_proba(tested.items).argmax(1)
-        confusion = np.zeros((len(place), len(place)), np.int64)
+        truth = np.array([self._places[name] for name in tested.names])
+        best = self._run(tested.items, "predicting", lambda output: self._scores(output.features).argmax(1))
+        found, classes = best.cpu().numpy(), len(self._names)
+        confusion = np.zeros((classes, classes), np.int32)  # its zeros take no memory
         np.add.at(confusion, (truth, found), 1)
-        phases = np.repeat(np.arange(len(self._sizes)), self._sizes)
-        right = truth == found
+        total, right = (np.bincount(own, minlength=classes) for own in (truth, truth[truth == found]))
+        starts = np.cumsum([0, *self._sizes[:-1]])
+        phases = zip(np.add.reduceat(right, starts), np.add.reduceat(total, starts), strict=True)
         return {
             "images": len(truth),
-            "accuracy": float(right.mean()),
-            "by_class": {name: float(right[truth == at].mean()) for name, at in place.items() if (truth == at).any()},
-            "by_phase": [
-                float(right[own].mean()) if (own := phases[truth] == phase).any() else None
-                for phase in range(len(self._sizes))
-            ],
-            "confusion": confusion.tolist(),
+            "accuracy": float(right.sum() / len(truth)),
+            "by_class": {name: float(right[at] / total[at]) for name, at in self._places.items() if total[at]},
+            "by_phase": [float(hits / images) if images else None for hits, images in phases],
+            "confusion": confusion,
         }
 
     # Files
@@ -334,7 +342,7 @@ class Learner(Estimator):
     # Parts
 
     def _set_names(self, names: list[Name]) -> None:
-        self._names = names
+        self._names, self._places = names, {name: place for place, name in enumerate(names)}
         self.classes_ = np.array(names, dtype=object if isinstance(names[0], str) else np.int64)
 
     def _phases(self) -> list[Phase]:

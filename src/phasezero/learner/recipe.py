@@ -65,6 +65,15 @@ def make_config(
     return replace(config, name=f"{config.label}/learner")
 
 
+def from_scratch(config: RunConfig, preparation: Preparation) -> str:
+    """Say what is trained from scratch, and how to choose otherwise."""
+    network, epochs = config.network.name, config.training.first.epochs
+    return (
+        f"from scratch: {network}, images of {preparation.size} pixels, {epochs} epoch{'s' if epochs > 1 else ''} "
+        "(settings network.name and epochs choose others)"
+    )
+
+
 def _both(**settings: Any) -> dict[str, Any]:
     return {f"training.{part}.{key}": value for part in ("first", "later") for key, value in settings.items()}
 

@@ -25,6 +25,7 @@ from phasezero.validation import WEIGHT, option
 
 HELD_OUT = 10  # every tenth training image of a new class (the last of fewer) helps to choose lambda
 NEARLY = 0.02  # of lambdas with nearly the smallest squared error, the largest is taken
+AT_ONCE = 1 << 24  # scores, of some images and all classes, that are in memory at once
 STRENGTHS = tuple(10.0**power for power in range(-5, 2))
 USUAL_STRENGTH = 1e-2  # in phase 0, and until a class has two images; chosen on held-out images (notebook/results.md)
 
@@ -99,15 +100,21 @@ class RidgeHead(FrozenHead):
             embedded = self.embed(own[~held]).to(SUMS)
             products.addmm_(embedded.T, embedded)
             sums[position] = embedded.sum(0)
-        scores = [tested @ ridge(products, sums, value).T for value in STRENGTHS]
-        if self.chooses_once:  # few images, whose hits are chance; RanPAC's code has squared errors, too
-            wanted = F.one_hot(labels, len(sums)).to(SUMS)
-            self.hits -= torch.stack([(found - wanted).square().sum() for found in scores])
+        rows = max(1, AT_ONCE // len(sums))
+        for place, value in enumerate(STRENGTHS):
+            weights = ridge(products, sums, value)
+            for own, truth in zip(tested.split(rows), labels.split(rows), strict=True):
+                self.hits[place] += self._merit(own @ weights.T, truth)
+        if self.chooses_once:
             best = (-self.hits <= (1 + NEARLY) * -self.hits.max()).tolist()
         else:
-            self.hits += torch.stack([found.argmax(1).eq(labels).sum() for found in scores])
             best = (self.hits == self.hits.max()).tolist()
         self.strength.fill_(max(value for value, is_best in zip(STRENGTHS, best, strict=True) if is_best))
+
+    def _merit(self, scores: Tensor, labels: Tensor) -> Tensor:
+        if self.chooses_once:  # few images, whose hits are chance; RanPAC's code has squared errors, too
+            return -(scores - F.one_hot(labels, scores.shape[1]).to(SUMS)).square().sum()
+        return scores.argmax(1).eq(labels).sum()
 
 
 @register_method("ridge", "exact ridge classifier on a frozen phase 0, no exemplars")

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 
+import numpy as np
+import numpy.typing as npt
+
 from phasezero.report.grid import NOTHING, Grid
 from phasezero.validation import printable
 
-Pair = tuple[int, int, int]
-"""A true class, another class that was predicted, and how often."""
+Cell = tuple[int, int, int]
+"""A true class, the class that was predicted, and how often."""
 
 
 @dataclass(frozen=True)
@@ -20,37 +23,50 @@ class Confusion:
 
     names: Sequence[str]
     phases: Sequence[int]
-    counts: Sequence[Sequence[int]]
+    counts: npt.ArrayLike
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """The counts that are not zero."""
+        counts = np.asarray(self.counts)
+        rows, columns = counts.nonzero()
+        return list(zip(rows.tolist(), columns.tolist(), counts[rows, columns].tolist(), strict=True))
 
     @cached_property
     def totals(self) -> list[int]:
-        return [sum(row) for row in self.counts]
+        return self._sums(self.cells)
+
+    @cached_property
+    def right(self) -> list[int]:
+        return self._sums([cell for cell in self.cells if cell[0] == cell[1]])
+
+    def _sums(self, cells: Sequence[Cell]) -> list[int]:
+        found = [0] * len(self.names)
+        for truth, _, count in cells:
+            found[truth] += count
+        return found
 
     @property
     def accuracy(self) -> float:
         return self._share(range(len(self.names)))
 
     def _share(self, classes: Sequence[int]) -> float:
-        return sum(self.counts[at][at] for at in classes) / sum(self.totals[at] for at in classes)
+        return sum(self.right[at] for at in classes) / sum(self.totals[at] for at in classes)
 
     def tested(self) -> list[int]:
         """Return the classes that have images, with the smallest accuracy first."""
         return sorted(filter(self.totals.__getitem__, range(len(self.names))), key=lambda at: self._share([at]))
 
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[Cell]:
         """Return the confusions, most frequent first."""
-        found = [
-            (truth, answer, count)
-            for truth, row in enumerate(self.counts)
-            for answer, count in enumerate(row)
-            if count and truth != answer
-        ]
-        return sorted(found, key=lambda pair: -pair[2])
+        return sorted((cell for cell in self.cells if cell[0] != cell[1]), key=lambda cell: -cell[2])
 
     def phase_grid(self) -> Grid:
+        by_phase: list[list[int]] = [[] for _ in range(1 + max(self.phases))]
+        for at in self.tested():
+            by_phase[self.phases[at]].append(at)
         rows = []
-        for phase in range(1 + max(self.phases)):
-            own = [at for at in self.tested() if self.phases[at] == phase]
+        for phase, own in enumerate(by_phase):
             share = _percent(self._share(own)) if own else NOTHING
             rows.append([str(phase), str(len(own)), str(sum(self.totals[at] for at in own)), share])
         return Grid(["phase", "classes", "photos", "accuracy %"], rows, words=0)
@@ -149,15 +165,13 @@ def _matrix(confusion: Confusion) -> str:
     edge = int(longest * size * 0.62) + 8 if labelled else 1
     whole = edge + count * side + 1
     parts = []
-    for truth, row in enumerate(confusion.counts):
-        for answer, times in enumerate(row):
-            if times:
-                share = times / confusion.totals[truth]
-                told = f"{_text(confusion.names[truth])}: {times} of {confusion.totals[truth]}"
-                told += "" if truth == answer else f" taken for {_text(confusion.names[answer])}"
-                kind, x, y = "right" if truth == answer else "wrong", edge + answer * side, edge + truth * side
-                place = f'x="{x}" y="{y}" width="{side}" height="{side}" fill-opacity="{0.15 + 0.85 * share:.3f}"'
-                parts.append(f'<rect class="{kind}" {place}><title>{told}</title></rect>')
+    for truth, answer, times in confusion.cells:
+        share = times / confusion.totals[truth]
+        told = f"{_text(confusion.names[truth])}: {times} of {confusion.totals[truth]}"
+        told += "" if truth == answer else f" taken for {_text(confusion.names[answer])}"
+        kind, x, y = "right" if truth == answer else "wrong", edge + answer * side, edge + truth * side
+        place = f'x="{x}" y="{y}" width="{side}" height="{side}" fill-opacity="{0.15 + 0.85 * share:.3f}"'
+        parts.append(f'<rect class="{kind}" {place}><title>{told}</title></rect>')
     for at, name in enumerate(confusion.names) if labelled else ():
         middle = edge + at * side + side / 2
         text, style = _text(_short(name)), f'font-size="{size}" dominant-baseline="central"'
