@@ -24,7 +24,12 @@ Photos = Callable[..., list[tuple[Path, str]]]
 
 SIDE, LARGEST, STEPS = 7, 256, 2**23  # numbers per row and column of an image, and their limit and resolution
 ALIKE = "rows that differ by a percent count as collapsed features, which a learner refuses"
-EXPECTED = {"check_fit2d_1feature": ALIKE, "check_fit_check_is_fitted": ALIKE}
+ROUNDING = "float32 rounds differently in batches of other sizes, on some processors by more than the check's 1e-7"
+EXPECTED = {
+    "check_fit2d_1feature": ALIKE,
+    "check_fit_check_is_fitted": ALIKE,
+    "check_methods_subset_invariance": ROUNDING,
+}
 
 
 class Numbers(nn.Module):
