@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -121,4 +122,5 @@ def test_an_upload_that_stops_is_given_up(serve: Serve) -> None:
         await client.app(scope, receive, send)
         return int(sent[0]["status"])
 
-    assert asyncio.run(stall()) == 408
+    with ThreadPoolExecutor() as thread:  # Playwright, if another test opened a browser, runs a loop in this thread
+        assert thread.submit(asyncio.run, stall()).result() == 408
