@@ -248,8 +248,8 @@ def watch_epochs(monkeypatch: pytest.MonkeyPatch, note: Callable[[StagePass, int
     """Call `note` with the stage and the number of each epoch, when it ends."""
     as_given = StagePass.epoch
 
-    def watched(stage_pass: StagePass, epoch: int, rng: Generator) -> PendingNumber:
-        loss = as_given(stage_pass, epoch, rng)
+    def watched(stage_pass: StagePass, epoch: int, rng: Generator, *within: Any) -> PendingNumber:
+        loss = as_given(stage_pass, epoch, rng, *within)
         note(stage_pass, epoch)
         return loss
 

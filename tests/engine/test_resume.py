@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,16 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 from phasezero import Callback, UserError
 from phasezero.data.images import ImageData, ImageSplit
 from phasezero.data.stream import class_order
 from phasezero.engine import resume
 from phasezero.engine.callbacks import PhaseResult
-from phasezero.engine.checkpoint import finished_phases, load_checkpoint, phase_checkpoint
+from phasezero.engine.checkpoint import FORMAT, finished_phases, load_checkpoint, phase_checkpoint
 from phasezero.engine.deadline import Deadline, OutOfTimeError, parse_duration
+from phasezero.engine.sealed import read_sealed, write_sealed
 from phasezero.engine.trainer import Trainer
 from phasezero.records.run import comparable_part
 from samples import Diary, Make, StopAfter, StoppedError, train
@@ -59,9 +57,9 @@ def test_a_large_state_is_saved_at_intervals_and_at_the_end(
 ) -> None:
     seen, save = list[int](), resume.save_checkpoint
 
-    def watched(path: Path, trainer: Trainer, trained: Any) -> None:
+    def watched(path: Path, trainer: Trainer, trained: Any, **previous: Any) -> None:
         seen.append(trained.phases[-1]["phase"])
-        save(path, trainer, trained)
+        save(path, trainer, trained, **previous)
 
     monkeypatch.setattr(resume, "save_checkpoint", watched)
     monkeypatch.setattr(resume, "LARGE_STATE", 0)
@@ -83,10 +81,10 @@ def test_a_run_killed_between_two_checkpoints_keeps_every_phase(
 ) -> None:
     save = resume.save_checkpoint
 
-    def once(*facts: Any) -> None:
+    def once(*facts: Any, **previous: Any) -> None:
         if any(checkpoint.parent.iterdir()):
             raise StoppedError
-        save(*facts)
+        save(*facts, **previous)
 
     with monkeypatch.context() as patched:
         patched.setattr(resume, "save_checkpoint", once)
@@ -111,21 +109,19 @@ def test_a_foreign_or_damaged_checkpoint_is_refused(
         with pytest.raises(UserError, match=message):
             train(replace(config.override(setting), name=name), data=toy_data, checkpoint=checkpoint)
     with monkeypatch.context() as younger:
-        younger.setattr("phasezero.engine.checkpoint.FORMAT", "phasezero-checkpoint-3")
+        younger.setattr("phasezero.engine.checkpoint.FORMAT", "phasezero-checkpoint-9")
         with pytest.raises(UserError, match="is not a checkpoint of this version of phasezero"):
             train(config, data=toy_data, checkpoint=checkpoint)
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
-    with pytest.raises(UserError, match="is damaged or not"):
+    with pytest.raises(UserError, match="is damaged: its content does not match its sha256"):
         train(config, data=toy_data, checkpoint=checkpoint)
 
 
 def rewrite_facts(checkpoint: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Keep the tensors of a checkpoint and change its facts."""
-    with safe_open(checkpoint, framework="pt") as file:
-        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    facts = json.loads(metadata["facts"])
+    """Keep the tensors of a checkpoint and change its facts, with a digest that fits."""
+    facts, tensors = read_sealed(checkpoint, FORMAT, "checkpoint")
     change(facts)
-    save_file(tensors, checkpoint, {**metadata, "facts": json.dumps(facts)})
+    write_sealed(checkpoint, FORMAT, facts, tensors)
 
 
 def test_a_checkpoint_that_is_older_than_a_setting_is_continued(
@@ -140,10 +136,10 @@ def test_a_checkpoint_that_is_older_than_a_setting_is_continued(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda facts: facts["phases"][-1].update(seen_classes=0),
         lambda facts: facts.update(phases=[]),
-        lambda facts: facts.update(seconds="long"),
         lambda facts: facts.pop("config"),
+        lambda facts: facts.pop("images"),
+        lambda facts: facts.pop("environment"),
     ],
 )
 def test_a_checkpoint_without_all_its_facts_is_refused(
@@ -151,7 +147,7 @@ def test_a_checkpoint_without_all_its_facts_is_refused(
 ) -> None:
     train(toy_config(), data=toy_data, checkpoint=checkpoint)
     rewrite_facts(checkpoint, change)
-    with pytest.raises(UserError, match="is damaged: its metadata is incomplete"):
+    with pytest.raises(UserError, match="is incomplete"):
         train(toy_config(), data=toy_data, checkpoint=checkpoint)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,14 +57,14 @@ def test_seconds_are_those_of_computing(
     clock = time.perf_counter
 
     @contextlib.contextmanager
-    def wait(store: PhaseZeroStore, key: str) -> Iterator[None]:
+    def wait(store: PhaseZeroStore, key: str, say: Callable[[str], None]) -> Iterator[None]:
         waited[0] = 1000.0
         yield
 
     monkeypatch.setattr(PhaseZeroStore, "claim", wait)
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + waited[0])
     reused = train(config, data=toy_data, checkpoint=tmp_path / "b.safetensors", store=store)
-    assert read_facts(tmp_path / "b.safetensors")["seconds"] == 0
+    assert read_facts(tmp_path / "b.safetensors")["seconds"] < 1000
     assert reused["timing"]["seconds_total"] < 1000
 
 

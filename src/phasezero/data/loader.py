@@ -45,12 +45,17 @@ class ImageSource(ABC):
         self.scale, self.shift = 1 / (255 * std), -torch.tensor(preparation.mean, device=device) / std
 
     @abstractmethod
-    def train_batches(self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None) -> BatchPlans:
-        """Yield an epoch over the shuffled indices, in this view or the data set's; the last batch may be smaller."""
+    def train_batches(
+        self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None, first: int = 0
+    ) -> BatchPlans:
+        """Yield an epoch over the shuffled indices, in this view or the data set's; the last batch may be smaller.
+
+        `first` batches, which were trained before a stop, are left out.
+        """
 
     @abstractmethod
-    def test_batches(self, indices: Tensor, batch_size: int) -> BatchPlans:
-        """Yield the indices in order, in the test view."""
+    def test_batches(self, indices: Tensor, batch_size: int, first: int = 0) -> BatchPlans:
+        """Yield the indices in order, in the test view; `first` batches are left out."""
 
     @abstractmethod
     def views(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
@@ -65,9 +70,9 @@ class ImageSource(ABC):
         """Turn pixels [n, H, W, C] into (x / 255 - mean) / std as float32 [n, C, H, W], by one multiply-add."""
         return torch.addcmul(self.shift, images.float(), self.scale).permute(0, 3, 1, 2)
 
-    def slices(self, batch_size: int, *parts: Tensor) -> BatchPlans:
+    def slices(self, batch_size: int, *parts: Tensor, first: int = 0) -> BatchPlans:
         """Move an epoch's tensors [..., n] to the device at once; each batch plan is a slice of them."""
-        return zip(*(_send(part, self.device).split(batch_size, dim=-1) for part in parts), strict=True)
+        return zip(*(_send(part, self.device).split(batch_size, dim=-1)[first:] for part in parts), strict=True)
 
 
 class ResidentImages(ImageSource):
@@ -82,7 +87,9 @@ class ResidentImages(ImageSource):
         self.device_labels = labels.to(device)
         self.rows, self.columns = (torch.arange(side, device=device) for side in images.shape[1:3])
 
-    def train_batches(self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None) -> BatchPlans:
+    def train_batches(
+        self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None, first: int = 0
+    ) -> BatchPlans:
         view, count = view or self.view, len(indices)
         shuffled = indices[torch.randperm(count, generator=rng)]
         offsets = torch.randint(0, 2 * self.padding + 1, (2, count), generator=rng)
@@ -90,11 +97,11 @@ class ResidentImages(ImageSource):
         plan = [shuffled[None], offsets, flips]
         if view.brightness:
             plan.append((_factors(count, view, rng) * FULL_LIGHT).round().long()[None])
-        return self.slices(batch_size, torch.cat(plan))
+        return self.slices(batch_size, torch.cat(plan), first=first)
 
-    def test_batches(self, indices: Tensor, batch_size: int) -> BatchPlans:
+    def test_batches(self, indices: Tensor, batch_size: int, first: int = 0) -> BatchPlans:
         middle = torch.full((2, len(indices)), self.padding)
-        return self.slices(batch_size, torch.cat([indices[None], middle, torch.zeros_like(indices)[None]]))
+        return self.slices(batch_size, torch.cat([indices[None], middle, torch.zeros_like(indices)[None]]), first=first)
 
     def views(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
         index, top, left, flip, *light = plan[0]
@@ -115,7 +122,9 @@ class FileImages(ImageSource):
         super().__init__(split, labels, preparation, device)
         self.photos, self.resize = split.photos, preparation.resize
 
-    def train_batches(self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None) -> BatchPlans:
+    def train_batches(
+        self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None, first: int = 0
+    ) -> BatchPlans:
         view = view or self.view
         order, uniforms, flips, factors = draw_epoch(indices, rng, view)
         photos = [self.photos[index] for index in order.tolist()]
@@ -127,17 +136,22 @@ class FileImages(ImageSource):
                 crop = np.clip(crop * light[at], 0, 255).astype(np.uint8)
             return crop[:, ::-1] if mirrored[at] else crop
 
-        return self._batches(order, batch_size, show)
+        return self._batches(order, batch_size, show, first)
 
-    def test_batches(self, indices: Tensor, batch_size: int) -> BatchPlans:
+    def test_batches(self, indices: Tensor, batch_size: int, first: int = 0) -> BatchPlans:
         photos = [self.photos[index] for index in indices.tolist()]
-        return self._batches(
-            indices, batch_size, lambda at: centre_view(read_image(photos[at]), self.resize, self.size)
-        )
 
-    def _batches(self, order: Tensor, batch_size: int, show: Callable[[int], npt.NDArray[np.uint8]]) -> BatchPlans:
-        views = read_ahead(show, len(order), self.READ_AHEAD * batch_size)
-        for start in range(0, len(order), batch_size):
+        def show(at: int) -> npt.NDArray[np.uint8]:
+            return centre_view(read_image(photos[at]), self.resize, self.size)
+
+        return self._batches(indices, batch_size, show, first)
+
+    def _batches(
+        self, order: Tensor, batch_size: int, show: Callable[[int], npt.NDArray[np.uint8]], first: int
+    ) -> BatchPlans:
+        begin = first * batch_size
+        views = read_ahead(lambda at: show(begin + at), len(order) - begin, self.READ_AHEAD * batch_size)
+        for start in range(begin, len(order), batch_size):
             part = order[start : start + batch_size]
             images = torch.from_numpy(np.stack(list(itertools.islice(views, len(part)))))
             yield _send(images, self.device), _send(self.labels[part], self.device)

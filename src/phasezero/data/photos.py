@@ -125,15 +125,17 @@ class ResidentPhotos(ImageSource):
         self.device_labels = labels.to(device).repeat(2)  # of the photos, and of their test views
         self.centres = torch.arange(self.size, device=device) + 0.5
 
-    def train_batches(self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None) -> BatchPlans:
+    def train_batches(
+        self, indices: Tensor, batch_size: int, rng: Generator, view: View | None = None, first: int = 0
+    ) -> BatchPlans:
         order, uniforms, flips, light = draw_epoch(indices, rng, view or self.view)
         boxes = self.photos.random_boxes(order.numpy(), uniforms)
-        return self.slices(batch_size, order, torch.cat([boxes, flips[None].float(), light[None]]))
+        return self.slices(batch_size, order, torch.cat([boxes, flips[None].float(), light[None]]), first=first)
 
-    def test_batches(self, indices: Tensor, batch_size: int) -> BatchPlans:
+    def test_batches(self, indices: Tensor, batch_size: int, first: int = 0) -> BatchPlans:
         boxes = torch.from_numpy(self.photos.test_boxes)[indices].T
         plain = torch.tensor([[0.0], [1.0]]).expand(2, len(indices))
-        return self.slices(batch_size, len(self.labels) + indices, torch.cat([boxes, plain]))
+        return self.slices(batch_size, len(self.labels) + indices, torch.cat([boxes, plain]), first=first)
 
     def views(self, plan: BatchPlan) -> tuple[Tensor, Tensor]:
         rows, numbers = plan  # numbers [6, n]: left, top, right and bottom of the view, mirrored or not, brightness

@@ -40,6 +40,12 @@ class Callback:
     def on_run_start(self, phases: int, images: int) -> None:
         """Handle the start of a run, given its phases and the images to train on in all epochs of all phases."""
 
+    def on_resume(self, phase: Phase, stage: str, epoch: int) -> None:
+        """Handle that a stopped run continues within a phase, after this many epochs of a stage."""
+
+    def on_note(self, text: str) -> None:
+        """Handle a message for the user, such as that the run waits for another run's phase 0."""
+
     def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
         """Handle the end of an epoch with its mean loss; `images` count towards the images of the run."""
 
@@ -59,6 +65,8 @@ class ForwardingCallback(Callback):
 
     on_phase_reused = _forwarded("on_phase_reused")
     on_run_start = _forwarded("on_run_start")
+    on_resume = _forwarded("on_resume")
+    on_note = _forwarded("on_note")
     on_epoch_end = _forwarded("on_epoch_end")
     on_phase_end = _forwarded("on_phase_end")
 
@@ -79,6 +87,12 @@ class OracleCallback(Callback):
 
     def __init__(self, callback: Callback, model: str = "oracle") -> None:
         self.callback, self.model = callback, model
+
+    def on_resume(self, phase: Phase, stage: str, epoch: int) -> None:
+        self.callback.on_resume(phase, f"{self.model} {stage}", epoch)
+
+    def on_note(self, text: str) -> None:
+        self.callback.on_note(text)
 
     def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
         self.callback.on_epoch_end(phase, f"{self.model} {stage}", epoch, epochs, loss, 0)

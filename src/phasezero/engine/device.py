@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -131,6 +132,13 @@ def environment(device: Device, photos: Photos | None = None) -> Environment:
     if plugins := loaded_plugins():
         found["plugins"] = plugins
     return found
+
+
+def conditions(found: Environment) -> dict[str, Any]:
+    """Return the part of an environment that numbers depend on."""
+    names = ("phasezero", "torch", "numpy", "cuda", "cudnn", "device", "device_name", "precision", "engine", "photos")
+    own: dict[str, Any] = {name: found.get(name) for name in (*names, "plugins")}
+    return own | {"threads": found["threads"] if found["device"] == "cpu" else None}  # rounding depends on it
 
 
 def processor_name() -> str:

@@ -10,7 +10,7 @@ import torch
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.engine.callbacks import Callback, OracleCallback
-from phasezero.engine.checkpoint import load_checkpoint
+from phasezero.engine.checkpoint import load_checkpoint, previous_file, state_file
 from phasezero.engine.resume import Saving, train_phases
 from phasezero.engine.setup import stream_of
 from phasezero.engine.trainer import Trainer
@@ -25,7 +25,8 @@ class TrainedOracle:
     config: RunConfig
     data: ImageData
     callback: Callback | None = None
-    store: Path | None = None
+    saving: Saving = Saving()
+    """How the run is saved; a model that it trains first is saved next to its checkpoint."""
 
     def oracle(self, path: str) -> IncrementalModel:
         """Return the frozen oracle; `path` is a checkpoint, or empty."""
@@ -37,7 +38,7 @@ class TrainedOracle:
         config = replace(self.config, name=f"oracle/{protocol.data}", protocol=all_at_once, initial=())
         trainer = Trainer(config, self.data, OracleCallback(self.callback) if self.callback else None)
         if not path:
-            train_phases(trainer, Saving(store=self.store))
+            self._train(trainer, "oracle")
         else:
             self._load_backbone(path, trainer.model)
             trainer.model.head.grow(classes, torch.Generator())
@@ -49,10 +50,19 @@ class TrainedOracle:
         config = replace(self.config, name=f"teacher/{self.config.protocol.data}", initial=initial)
         callback = OracleCallback(self.callback, "teacher") if self.callback else None
         trainer = Trainer(config, self.data, callback, replace(self, config=config))
-        train_phases(trainer, Saving(store=self.store, phases=1))
+        self._train(trainer, "teacher", phases=1)
         teacher = trainer.model.teacher_copy()
         teacher.head.train()  # the head that phase 0 trained: a frozen method has another classifier in evaluation
         return teacher
+
+    def _train(self, trainer: Trainer, name: str, phases: int | None = None) -> None:
+        """Train a model before the run; after a stop it continues like a run."""
+        own = self.saving.checkpoint
+        path = None if own is None else own.with_name(f"{own.stem}-{name}{own.suffix}")
+        train_phases(trainer, replace(self.saving, checkpoint=path, keep_phases=False, deadline=None, phases=phases))
+        for made in (path, state_file(path)) if path is not None else ():
+            made.unlink(missing_ok=True)
+            previous_file(made).unlink(missing_ok=True)
 
     def _load_backbone(self, path: str, model: IncrementalModel) -> None:
         """Load the backbone of a checkpoint; raise UserError for another network, other data or other classes."""

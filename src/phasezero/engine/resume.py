@@ -1,24 +1,50 @@
-"""Resumable training: finished phases are saved and restored instead of trained again."""
+"""Resumable training: finished phases, and the state within a phase, are saved and restored.
+
+Next to a checkpoint of finished phases, the state within the phase under way is saved at intervals. Both keep the file
+before, until the new file is complete. A run continues from the newest file that is sound, to the same record.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from phasezero.engine.checkpoint import Trained, load_checkpoint, phase_checkpoint, save_checkpoint
+from phasezero.engine import interrupt
+from phasezero.engine.checkpoint import (
+    Part,
+    Trained,
+    facts_of,
+    load_checkpoint,
+    phase_checkpoint,
+    previous_file,
+    read_state,
+    save_checkpoint,
+    state_file,
+)
 from phasezero.engine.deadline import Deadline, OutOfTimeError
+from phasezero.engine.device import conditions, environment
+from phasezero.engine.sealed import DamagedError, write_sealed
 from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
-from phasezero.records.run import PhaseRecord
+from phasezero.engine.within import SavedState
+from phasezero.errors import UserError
+from phasezero.records.run import Environment, PhaseRecord
 
+FORMAT = "phasezero-state-1"
 LARGE_STATE = 64 * 2**20
-"""Bytes of a model above which a phase is saved only if the last save was SAVE_EVERY seconds ago. A ridge classifier
-has half a gigabyte, and its phases take a fraction of a second on a GPU."""
+"""Bytes of a model above which a phase is saved only if the last save was SAVE_EVERY seconds ago, or the next phase
+takes as long. A ridge classifier has half a gigabyte, and its phases take a fraction of a second on a GPU."""
 SAVE_EVERY = 30.0
+SHARE = 0.01
+"""The largest share of the time that saving the state within a phase may take."""
 TEACHER_TAKES = 2  # time per image relative to phase 0: a generous guess for most methods
+
+State = TypeVar("State")
 
 
 @dataclass(frozen=True)
@@ -35,57 +61,176 @@ class Saving:
     """The run stops (OutOfTimeError) after a phase if the next phase would not be finished in time."""
     phases: int | None = None
     """How many phases to train; None for all."""
+    every: float = 60.0
+    """Seconds after which the state within a phase is saved again, next to the checkpoint."""
+    allow_changes: bool = False
+    """Whether a run may continue with another version, device, precision or number of threads."""
 
 
 def train_phases(trainer: Trainer, saving: Saving) -> Trained:
-    """Train all phases, starting from the checkpoint, from a stored phase 0 or from scratch."""
-    clock, checkpoint = time.perf_counter(), saving.checkpoint
-    store = PhaseZeroStore(saving.store) if saving.store is not None else None
-    phases: list[PhaseRecord] = []
-    reused, key, last_save = False, "", time.monotonic()
+    """Train all phases, starting from the newest saved state, from a stored phase 0 or from scratch."""
+    return _Resumable(trainer, saving).train()
 
-    def save(seconds: float) -> None:
-        """Save the last finished phase; raise OutOfTimeError if the next phase would not be finished in time."""
-        nonlocal last_save
-        more, deadline = len(phases) < len(trainer.stream.phases), saving.deadline
-        stops = more and deadline is not None and not deadline.allows(_next_phase(trainer, phases[-1]))
+
+class _Resumable:
+    """Train a run and save its states. It is the trainer's keeper of the state within a phase."""
+
+    def __init__(self, trainer: Trainer, saving: Saving) -> None:
+        self.trainer, self.saving, self.say = trainer, saving, trainer.callback.on_note
+        self.phases: list[PhaseRecord] = []
+        self.parts: list[Part] = []
+        self.reused = False
+        self.clock, self.last_save = time.perf_counter(), time.monotonic()
+        self.next_state = self.last_save + saving.every
+        self.phases_saved = 0  # as many phases as the checkpoint on disk has
+        trainer.keeper = self
+
+    @property
+    def trained(self) -> Trained:
+        return Trained(self.phases, time.perf_counter() - self.clock, self.reused, self.parts)
+
+    def train(self) -> Trained:
+        trainer, saving = self.trainer, self.saving
+        if saving.checkpoint is not None:
+            self._continue(saving.checkpoint)
+        with contextlib.ExitStack() as claim:
+            store = PhaseZeroStore(saving.store) if saving.store is not None and not self.phases else None
+            key = self._claim_phase_zero(store, claim) if store is not None else ""
+            left = None if saving.phases is None else saving.phases - len(self.phases)
+            for result in itertools.islice(trainer.run(), left):
+                self.phases.append(result.record)
+                self._save()
+                if store is not None and key and len(self.phases) == 1:
+                    try:
+                        store.keep(key, trainer, self.phases[0], self.trained.seconds)
+                    except OSError as error:  # the run has its own checkpoint
+                        self.say(f"the store {store.folder} cannot be written ({error.strerror}); the run continues")
+                    claim.close()
+                self._check_time()
+        return self.trained
+
+    def _continue(self, checkpoint: Path) -> None:
+        """Continue from the newest sound checkpoint, and from the newest state within the phase after it."""
+        trainer, made_in = self.trainer, None
+        for saved in self._sound(checkpoint, lambda path: load_checkpoint(path, trainer.config, trainer)):
+            trainer.restore(len(saved.phases), saved.model, saved.exemplars)
+            self.phases, self.reused, self.parts = list(saved.phases), saved.reused_phase_zero, list(saved.parts)
+            self.clock -= saved.seconds
+            self.phases_saved, made_in = len(self.phases), saved.environment
+            break
+        for facts, tensors in self._sound(
+            state_file(checkpoint), lambda path: read_state(path, FORMAT, "state", trainer.config, trainer)
+        ):
+            if facts["phase"] == len(self.phases):
+                trainer.saved_state = SavedState(facts, tensors)
+                self.clock, self.parts = time.perf_counter() - facts["seconds"], list(facts["parts"])
+                made_in = facts["environment"]
+                break
+        if made_in is not None:
+            self._check_conditions(checkpoint, made_in)
+
+    def _sound(self, path: Path, read: Callable[[Path], State]) -> Iterator[State]:
+        """Yield the states on disk, newest first; raise UserError if all that exist are damaged."""
+        found, damage = False, None
+        for candidate in (path, previous_file(path)):
+            if candidate.exists():
+                try:
+                    state = read(candidate)
+                except DamagedError as error:
+                    self.say(f"{error}")
+                    damage = damage or error
+                    continue
+                found = True
+                yield state
+        if damage is not None and not found:
+            raise damage
+
+    def _check_conditions(self, checkpoint: Path, made_in: Environment) -> None:
+        """Note that the run continues under other conditions; raise UserError if that was not asked for."""
+        now = environment(self.trainer.device, self.trainer.setup.photos)
+        there, here = conditions(made_in), conditions(now)
+        if apart := [name for name in here if there[name] != here[name]]:
+            changes = ", ".join(f"{name} {there[name]} there, {here[name]} here" for name in apart)
+            if not self.saving.allow_changes:
+                raise UserError(
+                    f"{checkpoint} was made under other conditions ({changes}), so the numbers would be those of "
+                    "neither; restore them, or pass --allow-changes to continue (the record will say so)"
+                )
+            self.say(f"{self.trainer.config.name}: continues under other conditions ({changes})")
+            self.parts.append(Part(phases=len(self.phases), environment=made_in))
+
+    def _claim_phase_zero(self, store: PhaseZeroStore, claim: contextlib.ExitStack) -> str:
+        """Take phase 0 from the store; otherwise return the key under which to keep it, and hold its lock."""
+        trainer = self.trainer
+        key, spent = phase_zero_key(trainer), time.perf_counter() - self.clock
+        claim.enter_context(store.claim(key, self.say))
+        self.clock = time.perf_counter() - spent  # waiting for another run's phase 0 is not computing
+        found = store.find(key, trainer)
+        if found is None:
+            return key
+        claim.close()
+        trainer.saved_state = None
+        self.clock = time.perf_counter()
+        # Another method or memory rule than the writer's has other exemplars and another classifier.
+        self.phases, self.reused = [trainer.reuse_phase_zero(found.model, found.phases[0]).record], True
+        trainer.callback.on_phase_reused(self.phases[0])
+        self._save()
+        self._check_time()
+        return ""
+
+    @property
+    def _is_last(self) -> bool:
+        return len(self.phases) == len(self.trainer.stream.phases)
+
+    def _save(self) -> None:
+        """Save the last finished phase, unless its state is large and phases are short."""
+        trainer, checkpoint, count = self.trainer, self.saving.checkpoint, len(self.phases)
+        if checkpoint is None:
+            return
         size = sum(tensor.nbytes for tensor in trainer.model.state_dict().values())
-        due = size <= LARGE_STATE or time.monotonic() - last_save >= SAVE_EVERY
-        if checkpoint is not None and (due or stops or not more or saving.keep_phases):
+        next_phase = 0.0 if self._is_last else _next_phase(trainer, self.phases[-1])
+        due = size <= LARGE_STATE or time.monotonic() - self.last_save + next_phase >= SAVE_EVERY
+        if due or self._is_last or self._is_time_up() or self.saving.keep_phases:
             # The checkpoint comes last: a run killed between the two writes trains this phase again, and keeps it.
-            kept = [phase_checkpoint(checkpoint, len(phases) - 1)] if saving.keep_phases else []
-            for path in (*kept, checkpoint):
-                save_checkpoint(path, trainer, Trained(phases, seconds, reused))
-            last_save = time.monotonic()
-        if stops:
-            run = f"{trainer.config.name} seed {trainer.config.seed}"
-            raise OutOfTimeError(f"{run}: {len(phases)} phases are finished")
+            if self.saving.keep_phases:
+                save_checkpoint(phase_checkpoint(checkpoint, count - 1), trainer, self.trained)
+            save_checkpoint(checkpoint, trainer, self.trained, previous=previous_file(checkpoint))
+            self.phases_saved, self.last_save = count, time.monotonic()
+            state = state_file(checkpoint)
+            for stale in (state, previous_file(state), *([previous_file(checkpoint)] if self._is_last else [])):
+                stale.unlink(missing_ok=True)
 
-    if checkpoint is not None and checkpoint.exists():
-        saved = load_checkpoint(checkpoint, trainer.config, trainer)
-        trainer.restore(len(saved.phases), saved.model, saved.exemplars)
-        phases, clock, reused = list(saved.phases), clock - saved.seconds, saved.reused_phase_zero
-    with contextlib.ExitStack() as claim:
-        if store is not None and not phases:
-            key = phase_zero_key(trainer)
-            claim.enter_context(store.claim(key))
-            clock = time.perf_counter()  # waiting for another run's phase 0 is not computing
-            found = store.find(key, trainer)
-            if found is not None:
-                claim.close()
-                # Another method or memory rule than the writer's has other exemplars and another classifier.
-                phases, reused = [trainer.reuse_phase_zero(found.model, found.phases[0]).record], True
-                trainer.callback.on_phase_reused(phases[0])
-                save(0.0)
-        left = None if saving.phases is None else saving.phases - len(phases)
-        for result in itertools.islice(trainer.run(), left):
-            phases.append(result.record)
-            seconds = time.perf_counter() - clock
-            if store is not None and key and len(phases) == 1:
-                store.keep(key, trainer, phases[0], seconds)
-                claim.close()
-            save(seconds)
-    return Trained(phases, time.perf_counter() - clock, reused)
+    def _is_time_up(self) -> bool:
+        """Tell whether the next phase would not be finished in time."""
+        deadline = self.saving.deadline
+        if self._is_last or deadline is None:
+            return False
+        return not deadline.allows(_next_phase(self.trainer, self.phases[-1]))
+
+    def _check_time(self) -> None:
+        if self._is_time_up():
+            config = self.trainer.config
+            raise OutOfTimeError(f"{config.name} seed {config.seed}: {len(self.phases)} phases are finished")
+
+    def due(self) -> bool:
+        return interrupt.requested() or time.monotonic() >= self.next_state
+
+    def keep(self, state: SavedState | None) -> None:
+        began, checkpoint, phase = time.monotonic(), self.saving.checkpoint, len(self.phases)
+        if checkpoint is not None and state is not None and self.phases_saved == phase:
+            path, trained = state_file(checkpoint), self.trained
+            own = {"seconds": trained.seconds, "parts": trained.parts}
+            facts = facts_of(self.trainer, phase + 1) | state.facts | own
+            try:
+                write_sealed(path, FORMAT, facts, state.tensors, previous_file(path))
+            except OSError as error:  # the run goes on, because the space may come back
+                self.say(
+                    f"the state of training cannot be saved in {path.parent} ({error.strerror}); the run continues"
+                )
+        now = time.monotonic()
+        self.next_state = now + max(self.saving.every, (now - began) / SHARE)
+        if interrupt.requested():
+            raise interrupt.StoppedError
 
 
 def _next_phase(trainer: Trainer, last: PhaseRecord) -> float:

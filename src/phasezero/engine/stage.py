@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -77,26 +77,33 @@ class StagePass:
             if steps >= COMPILATION_PAYS:
                 self.program.compiled_loss, self.program.compiled_size = compiled(self.program.compute_loss), size
 
-    def epoch(self, epoch: int, rng: torch.Generator) -> PendingNumber:
-        """Train one epoch (on a GPU: queue it) and return the mean loss over its images."""
+    def epoch(
+        self, epoch: int, rng: torch.Generator, first: int = 0, watch: Callable[[int], None] = lambda _: None
+    ) -> PendingNumber:
+        """Train one epoch (on a GPU: queue it) and return the mean loss over its images.
+
+        `first` counts the steps that were trained before a stop. `watch` is called with the steps done after each.
+        """
         self.model.train(self.stage.batch_statistics)
         self.program.set_learning_rate(self.stage.schedule.lr_at(epoch))
-        self.program.loss_sum.zero_()
+        if not first:
+            self.program.loss_sum.zero_()
         with self.gradients():
-            for plan in self.batches(rng):
+            for done, plan in enumerate(self.batches(rng, first), first + 1):
                 self.step(plan)
+                watch(done)
         return PendingNumber(self.program.loss_sum / len(self.indices))
 
-    def batches(self, rng: torch.Generator) -> Iterator[BatchPlan]:
-        """Yield the batch plans of an epoch; the random numbers of strategies come last."""
+    def batches(self, rng: torch.Generator, first: int = 0) -> Iterator[BatchPlan]:
+        """Yield the batch plans of an epoch from the `first` on; the random numbers of strategies come last."""
         batch_size, count = self.stage.schedule.batch_size, len(self.indices)
         if self.stage.augment:
-            plans = self.source.train_batches(self.indices, batch_size, rng, self.view)
+            plans = self.source.train_batches(self.indices, batch_size, rng, self.view, first)
         else:
-            plans = self.source.test_batches(self.indices[torch.randperm(count, generator=rng)], batch_size)
+            plans = self.source.test_batches(self.indices[torch.randperm(count, generator=rng)], batch_size, first)
         if self.strategies is None:
             return plans
-        numbers = self.source.slices(batch_size, self.strategies.draw(count, rng))
+        numbers = self.source.slices(batch_size, self.strategies.draw(count, rng), first=first)
         return ((*plan, *own) for plan, own in zip(plans, numbers, strict=True))
 
     @contextmanager

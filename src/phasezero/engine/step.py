@@ -160,11 +160,14 @@ class StepProgram:
 
     def state(self) -> list[Tensor]:
         """Return every tensor that a step changes."""
+        return [*self.model.parameters(), *self.model.buffers(), *self.own_state()]
+
+    def own_state(self) -> list[Tensor]:
+        """Return the tensors besides the model that a step changes."""
         momentum = [entry["momentum_buffer"] for entry in self.optimizer.state.values()]
         scaling = [self.scaling.scale, self.scaling.calm_steps] if self.scaling is not None else []
-        model = [*self.model.parameters(), *self.model.buffers()]
-        model += self.strategies.parameters if self.strategies is not None else []
-        return [*model, *momentum, *self.gradient_sums, *scaling, self.loss_sum]
+        strategies = self.strategies.parameters if self.strategies is not None else []
+        return [*strategies, *momentum, *self.gradient_sums, *scaling, self.loss_sum]
 
 
 class CapturedStep:

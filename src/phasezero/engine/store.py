@@ -16,16 +16,11 @@ import re
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-try:
-    import fcntl
-except ImportError:
-    fcntl = None  # type: ignore[assignment]
 
 from phasezero.config import RunConfig, leaves
 from phasezero.engine.checkpoint import Checkpoint, Trained, load_checkpoint, save_checkpoint
@@ -37,6 +32,7 @@ from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
 from phasezero.nets import NETWORKS
 from phasezero.records.files import remove_unfinished, write_whole
+from phasezero.records.locks import locked
 from phasezero.records.run import Environment, PhaseRecord
 
 NOTE = "phasezero-stored-1"
@@ -199,26 +195,16 @@ class PhaseZeroStore:
         return None
 
     @contextlib.contextmanager
-    def claim(self, key: str) -> Iterator[None]:
-        """Lock an entry while it is made: other runs that need the same entry wait, and then find it."""
-        if fcntl is None:  # Windows: no lock, so a phase 0 may be trained twice
+    def claim(self, key: str, say: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+        """Lock an entry while it is made: other runs that need the same entry say so, wait, and then find it."""
+        with locked(Entry(self.folder, key).lock, "trains the same phase 0", say=say):
             yield
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        entry = Entry(self.folder, key)
-        with entry.lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # released with the file, even if the process dies
-            try:
-                yield
-            finally:
-                if not entry.path.exists():  # a failed run leaves nothing; at worst two waiting runs both train it
-                    entry.lock.unlink(missing_ok=True)
 
     def keep(self, key: str, trainer: Trainer, phase: PhaseRecord, seconds: float) -> None:
         """Save a finished phase 0."""
         config, entry = trainer.config, Entry(self.folder, key)
         remove_unfinished(self.folder, f"{key}.*")
-        done = Trained([phase], seconds, reused_phase_zero=False)
+        done = Trained([phase], seconds, reused_phase_zero=False, parts=[])
         save_checkpoint(entry.path, trainer, done, trained_state(trainer.model))
         accuracy = phase["accuracy"]["head"]
         made_by = {"name": config.name, "seed": config.seed, "seconds": seconds, "accuracy": accuracy}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,12 +14,14 @@ from phasezero.data.images import ImageData, ImageSplit
 from phasezero.data.loader import ImageSource
 from phasezero.data.sources import make_source
 from phasezero.data.stream import Phase
+from phasezero.engine import interrupt
 from phasezero.engine.callbacks import Callback, PhaseResult
-from phasezero.engine.device import Device
 from phasezero.engine.evaluate import Predictions, exemplar_means, pooled_features, predict, predict_from_features
 from phasezero.engine.setup import Setup, check, prepared_for
-from phasezero.engine.stage import PendingNumber, StagePass, check_collapse, check_divergence
+from phasezero.engine.stage import StagePass, check_collapse
+from phasezero.engine.stage_run import StageRun
 from phasezero.engine.streams import CAPTURE_LOCK
+from phasezero.engine.within import Clock, Keeper, SavedState, UnderWay
 from phasezero.errors import UserError
 from phasezero.initial import STRATEGIES, OracleProvider, Strategies
 from phasezero.memory import ExemplarMemory, MemoryRule
@@ -63,6 +65,11 @@ class Trainer:
         self.model = self.device.place(build_model(config, self.method, len(data.preparation.mean), backbone))
         self.teacher: IncrementalModel | None = None
         self.phases_done, self.capture_seconds = 0, 0.0
+        self.keeper: Keeper | None = None
+        """What saves the state within a phase."""
+        self.saved_state: SavedState | None = None
+        """The state within the next phase from which that phase continues."""
+        self._under_way: UnderWay | None = None
         self._hashes: list[str] = []
         self._frozen_features: list[Tensor] = []
 
@@ -121,7 +128,7 @@ class Trainer:
 
     def train_phase(self, phase: Phase) -> PhaseTraining:
         """Train a phase and choose its exemplars, without a test."""
-        clock, self.capture_seconds = _Clock(self.device), 0.0
+        clock, self.capture_seconds = Clock(self.device), 0.0
         if self.device.torch.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device.torch)
         images = _PhaseImages(self, phase)
@@ -131,25 +138,32 @@ class Trainer:
         clock.lap("grow")
 
         schedule = self.config.training.later if phase.index else self.config.training.first
-        losses: dict[str, list[float]] = {}
-        train_images = 0
+        under_way = self._under_way = UnderWay(phase, clock)
+        saved, self.saved_state = self.saved_state, None
+        if saved is not None:
+            under_way.restore(saved, self.model)
+            self.capture_seconds = saved.facts["capture_seconds"]
         strategies = self.strategies(phase)  # without the lock, because it may train an oracle
-        for stage in self.method.stages(self.model, phase, schedule):
-            with CAPTURE_LOCK:
-                indices = stage.images(images)
-            if not len(indices):  # such as a balanced set without exemplars
-                continue
-            train_images = train_images or len(indices)
-            losses |= self._run_stage(stage, phase, images, indices, strategies, is_main=not losses)
+        stages = self.method.stages(self.model, phase, schedule)
+        if saved is not None:
+            name = stages[under_way.stage].name if under_way.stage < len(stages) else "select"
+            self.callback.on_resume(phase, name, saved.facts.get("epoch", 0))
+        for stage in stages[under_way.stage :]:
+            within = saved if saved is not None and "epoch" in saved.facts else None
+            self._run_stage(stage, images, strategies, within)
+            saved = None
             clock.lap(stage.name)
+            self._tick()
         clock.laps.setdefault("train", 0.0)  # a frozen backbone
+        under_way.is_trained = True
         self._finish_phase(phase, images)
+        self._under_way = None
         clock.lap("select")
-        return PhaseTraining(clock, losses, train_images or sum(map(len, images.new)))
+        return PhaseTraining(clock, under_way.losses, under_way.train_images or sum(map(len, images.new)))
 
     def reuse_phase_zero(self, trained: Mapping[str, Tensor], record: PhaseRecord) -> PhaseResult:
         """Continue from another run's trained phase 0: choose exemplars and evaluate, as after training."""
-        phase, clock = self.stream.phases[0], _Clock(self.device)
+        phase, clock = self.stream.phases[0], Clock(self.device)
         clock.laps = {name: record["seconds"].get(name, 0.0) for name in ("grow", *record["loss"])}
         images = _PhaseImages(self, phase)
         with self.device.settings():
@@ -198,41 +212,51 @@ class Trainer:
         return PhaseResult(phase, predictions, record)
 
     def _run_stage(
-        self,
-        stage: Stage,
-        phase: Phase,
-        images: _PhaseImages,
-        indices: Tensor,
-        strategies: Strategies | None,
-        is_main: bool,
-    ) -> dict[str, list[float]]:
-        """Train the stages; return the mean loss of each epoch, by stage. Only images of the main stage are counted."""
+        self, stage: Stage, images: _PhaseImages, strategies: Strategies | None, saved: SavedState | None
+    ) -> None:
+        """Train a stage from its start or from a saved state."""
+        under_way = self._under_way
+        assert under_way is not None
+        phase = under_way.phase
         with CAPTURE_LOCK:
-            passes = [self.make_pass(stage, indices, strategies)]
-            if (level := stage.each_epoch) is not None:
-                passes.append(self.make_pass(level, level.images(images)))
-        mean_losses: dict[str, list[float]] = {stage_pass.stage.name: [] for stage_pass in passes}
-        epochs, images_counted = stage.schedule.epochs, len(indices) if is_main else 0
+            # Exemplars are chosen by features, so the images are those from the start of the stage.
+            indices = stage.images(images) if saved is None else saved.tensors["images.0"]
+            passes = [self.make_pass(stage, indices, strategies)] if len(indices) else []
+            if passes and (level := stage.each_epoch) is not None:
+                passes.append(
+                    self.make_pass(level, level.images(images) if saved is None else saved.tensors["images.1"])
+                )
+        if passes:  # not for a balanced set without exemplars
+            images_counted = 0 if under_way.losses else len(indices)  # only images of the main stage are counted
+            under_way.train_images = under_way.train_images or len(indices)
+            purpose, where = (self.config.seed, "batches", phase.index), f"phase {phase.index}"
 
-        def start(epoch: int) -> list[PendingNumber]:
-            purpose = (self.config.seed, "batches", phase.index)
-            return [stage_pass.epoch(epoch, generator(*purpose, stage_pass.stage.name, epoch)) for stage_pass in passes]
+            def on_epoch(epoch: int, loss: float) -> None:
+                self.callback.on_epoch_end(phase, stage.name, epoch, stage.schedule.epochs, loss, images_counted)
 
-        under_way = start(0) if epochs else []
-        for epoch in range(epochs):
-            # The losses of an epoch are read once the next epoch is queued, so the device never waits.
-            following = start(epoch + 1) if epoch + 1 < epochs else []
-            means = [float(loss) for loss in under_way]
-            for stage_pass, mean in zip(passes, means, strict=True):
-                where = f"phase {phase.index}, stage {stage_pass.stage.name!r}, epoch {epoch}"
-                check_divergence(mean, self.config.engine.loss_limit, where, stage_pass.stage)
-                mean_losses[stage_pass.stage.name].append(mean)
-            self.callback.on_epoch_end(phase, stage.name, epoch, epochs, means[0], images_counted)
-            under_way = following
-        for stage_pass in passes:
-            self.capture_seconds += stage_pass.program.capture_seconds
-            stage_pass.close()
-        return mean_losses
+            run = under_way.run = StageRun(
+                passes,
+                partial(generator, *purpose),
+                self.device,
+                self.config.engine.loss_limit,
+                where,
+                self._tick,
+                on_epoch,
+            )
+            if saved is not None:
+                run.restore(saved.facts, saved.tensors)
+            with interrupt.noticing():
+                under_way.losses |= run.run()
+            for stage_pass in passes:
+                self.capture_seconds += stage_pass.program.capture_seconds
+                stage_pass.close()
+        under_way.stage, under_way.run = under_way.stage + 1, None
+
+    def _tick(self) -> None:
+        """Save the state within the phase if it is time."""
+        if self._under_way is not None and self.keeper is not None and self.keeper.due():
+            with CAPTURE_LOCK:
+                self.keeper.keep(self._under_way.state(self.model, self.capture_seconds))
 
     def make_pass(self, stage: Stage, indices: Tensor, strategies: Strategies | None = None) -> StagePass:
         """Return the stage, ready to run on these images."""
@@ -299,7 +323,7 @@ def load_trained(model: IncrementalModel, state: Mapping[str, Tensor]) -> None:
 class PhaseTraining:
     """The training of a phase: its clock, the mean loss of each epoch by stage, and the number of images."""
 
-    clock: _Clock
+    clock: Clock
     losses: dict[str, list[float]]
     images: int
 
@@ -320,20 +344,14 @@ class _PhaseImages:
         return self.trainer.memory.choose(self.kept, self.new, self.trainer.train_features, self.generator("exemplars"))
 
     def class_features(self, position: int) -> Tensor:
-        return self.trainer.train_features(self.trainer.train_by_class[position])
+        """Return features; those that are computed after training are part of the state within the phase."""
+        under_way = self.trainer._under_way
+        if under_way is None or not under_way.is_trained:
+            return self.trainer.train_features(self.trainer.train_by_class[position])
+        if position not in under_way.features:
+            under_way.features[position] = self.trainer.train_features(self.trainer.train_by_class[position])
+            self.trainer._tick()
+        return under_way.features[position].to(self.trainer.device.torch)
 
     def generator(self, purpose: str) -> torch.Generator:
         return generator(self.trainer.config.seed, purpose, self.phase.index)
-
-
-class _Clock:
-    """Measure seconds by name; each lap waits for the device."""
-
-    def __init__(self, device: Device) -> None:
-        self.device, self.last = device, time.perf_counter()
-        self.laps: dict[str, float] = {}
-
-    def lap(self, name: str) -> None:
-        self.device.synchronize()
-        before, self.last = self.last, time.perf_counter()
-        self.laps[name] = self.laps.get(name, 0.0) + self.last - before

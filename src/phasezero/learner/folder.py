@@ -33,15 +33,11 @@ from phasezero.methods import METHODS
 from phasezero.nets import BACKBONES, Backbone, Pretrained, build_backbone
 from phasezero.records.files import replacing, write_whole
 from phasezero.records.jsonfile import read_json, write_json
+from phasezero.records.locks import locked as lock
 from phasezero.seeding import generator
 
 if TYPE_CHECKING:
     from phasezero.learner.learner import Learner
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 FORMAT = "phasezero-model-1"
 MODEL, PREVIOUS, CARD, IMAGES, LOCK = "model.json", "previous.json", "README.md", "images", ".lock"
@@ -51,24 +47,11 @@ PNG = b"\x89PNG"
 
 @contextlib.contextmanager
 def locked(folder: Path, wait: float | None = None, say: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Lock a model while it is changed; another process waits, and gives up after some seconds."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if fcntl is None:  # no lock: `save` still refuses to overwrite a model that another process has changed
-        yield
-        return
-    with (folder / LOCK).open("w") as file:
-        end, told = time.monotonic() + (WAIT if wait is None else wait), False
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise UserError(f"{folder}: another process is changing this model; try again later") from None
-                if say is not None and not told:
-                    say(f"{folder}: waiting for another process that is changing this model")
-                    told = True
-                time.sleep(0.1)
+    """Lock a model while it is changed; another process waits, and gives up after some seconds.
+
+    Where locks do not exist, `save` still refuses to overwrite a model that another process has changed.
+    """
+    with lock(folder / LOCK, "is changing this model", WAIT if wait is None else wait, say or (lambda _: None)):
         yield
 
 

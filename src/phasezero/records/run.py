@@ -104,6 +104,14 @@ class Environment(TypedDict):
     """The sha256 of each loaded plug-in."""
 
 
+class Part(TypedDict):
+    """A part of a run that was made under other conditions than the rest."""
+
+    phases: int
+    """How many phases were finished when it stopped."""
+    environment: Environment
+
+
 class RunFacts(TypedDict):
     """The run of a record or an analysis, and what produced it."""
 
@@ -122,6 +130,8 @@ class FinishedRun(RunFacts):
 
     phases: list[PhaseRecord]
     timing: Timing
+    earlier_parts: NotRequired[list[Part]]
+    """Parts of the run that were made under other conditions; `environment` is that of the last part."""
 
 
 class Record(FinishedRun):
@@ -184,7 +194,8 @@ def run_record(**run: Unpack[FinishedRun]) -> Record:
     """Build the record: add the versions of schema and package, and the summary."""
     versions = {"schema_version": SCHEMA_VERSION, "phasezero": run["environment"]["phasezero"]}
     whole: dict[str, Any] = {**versions, **run, "initial": list(run["initial"]), "summary": summarise(run["phases"])}
-    return cast(Record, {key: whole[key] for key in load_schema("run")["required"]})
+    optional = [key for key in ("earlier_parts",) if whole.get(key)]
+    return cast(Record, {key: whole[key] for key in (*load_schema("run")["required"], *optional)})
 
 
 def summarise(phases: Sequence[PhaseRecord]) -> dict[str, Metrics | None]:
@@ -211,9 +222,12 @@ def device_share(record: Record) -> float:
     return timing.get("share_seconds", own) / own if own and record["environment"]["device"] != "cpu" else 1.0
 
 
+NOT_COMPARED = ("timing", "environment", "earlier_parts", "phasezero")
+
+
 def comparable_part(record: Record) -> dict[str, Any]:
     """Return what two runs of a configuration and seed must share bit for bit, without times, machine and versions."""
-    part: dict[str, Any] = {k: v for k, v in record.items() if k not in ("timing", "environment", "phasezero")}
+    part: dict[str, Any] = {k: v for k, v in record.items() if k not in NOT_COMPARED}
     phases = [{k: v for k, v in phase.items() if k not in ("seconds", "gpu")} for phase in record["phases"]]
     return {**part, "phases": phases}
 

@@ -130,7 +130,7 @@ class Job:
         """Train all phases and return the record and the model."""
         started, clock = datetime.datetime.now(datetime.UTC), time.perf_counter()
         config, data = self.config, self.data or load_data(self.config.protocol.data, self.root)
-        oracle = TrainedOracle(config, data, callback, self.saving.store)
+        oracle = TrainedOracle(config, data, callback, self.saving)
         trainer = Trainer(config, data, callback, oracle, self.setup)
         preparing = time.perf_counter() - clock
         trained = train_phases(trainer, self.saving)
@@ -158,6 +158,7 @@ class Job:
                 reused_phase_zero=trained.reused_phase_zero,
             ),
             environment=environment(trainer.device, trainer.setup.photos),
+            earlier_parts=trained.parts,
         )
         return RunResult(record, trainer)
 
@@ -172,17 +173,21 @@ def run(
     store: Path | None = None,
     keep_phases: bool = False,
     deadline: Deadline | None = None,
+    save_every: float = 60.0,
+    allow_changes: bool = False,
 ) -> RunResult:
     """Train all phases and return the record and the model.
 
     `root` is the folder of data sets; `data` replaces loading. Each finished phase is saved to the file `checkpoint`,
-    and a run continues from an existing checkpoint. `keep_phases` also keeps the state after each phase in a separate
-    file. A `store` folder shares finished phase-0 states between runs. With a `deadline` a run stops (OutOfTimeError)
-    after a phase if the next phase would not be finished in time.
+    and the state within a phase next to it, again after `save_every` seconds. A run continues from them, under other
+    conditions (versions, device, precision, threads) only with `allow_changes`. `keep_phases` also keeps the state
+    after each phase in a separate file. A `store` folder shares finished phase-0 states between runs. With a `deadline`
+    a run stops (OutOfTimeError) after a phase if the next phase would not be finished in time.
 
     >>> from phasezero import run
     >>> result = run(getfixture("tiny_config"), data=getfixture("toy_data"))  # preset("lucir+cwd/glyphs/b50s10"), say
     >>> sorted(result.record["summary"]["head"])[:2]
     ['average_incremental_accuracy', 'forgetting']
     """
-    return Job(renamed(config), Saving(checkpoint, store, keep_phases, deadline), root, data).run(callback)
+    saving = Saving(checkpoint, store, keep_phases, deadline, every=save_every, allow_changes=allow_changes)
+    return Job(renamed(config), saving, root, data).run(callback)
