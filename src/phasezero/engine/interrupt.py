@@ -1,7 +1,7 @@
-"""Stop a run at the user's request: the first Ctrl-C or SIGTERM saves the state of training, the second exits at once.
+"""Stop runs at the user's request: the first Ctrl-C or SIGTERM saves the state of training, the second exits at once.
 
 Within a block of `noticing` a request is only noted, and whoever trains there asks `requested()` after each step.
-Elsewhere the request raises KeyboardInterrupt, as Python does.
+Elsewhere a request raises KeyboardInterrupt, as Ctrl-C does in Python.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _request = threading.Event()
-_noticing = 0
 _lock = threading.Lock()
+_blocks = {"noticing": 0, "working": 0}
 
 
 class StoppedError(KeyboardInterrupt):
@@ -30,16 +30,20 @@ def requested() -> bool:
 
 
 @contextlib.contextmanager
-def noticing() -> Iterator[None]:
+def noticing(name: str = "noticing") -> Iterator[None]:
     """Note requests within the block instead of raising KeyboardInterrupt."""
-    global _noticing
     with _lock:
-        _noticing += 1
+        _blocks[name] += 1
     try:
         yield
     finally:
         with _lock:
-            _noticing -= 1
+            _blocks[name] -= 1
+
+
+def working() -> contextlib.AbstractContextManager[None]:
+    """Mark a worker process as busy: an idle worker ends at once."""
+    return noticing("working")
 
 
 @contextlib.contextmanager
@@ -48,21 +52,29 @@ def graceful(message: str = "") -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if _request.is_set():
-            os._exit(128 + number)
-        if not _noticing:
-            signal.signal(number, signal.SIG_DFL)
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
-        _request.set()
-        if message:
-            print(message, file=sys.stderr, flush=True)
-
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    before = install(message)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         _request.clear()
+
+
+def install(message: str | None = None) -> dict[signal.Signals, signal._HANDLER]:
+    """Install the handler and return those before; without a message in a worker process, whose parent is in charge."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if message is None and not _blocks["working"]:
+            os._exit(128 + number)
+        if _request.is_set():
+            if message is not None:
+                os._exit(128 + number)
+            return  # the parent repeats itself
+        _request.set()
+        if not _blocks["noticing"]:
+            raise KeyboardInterrupt
+        if message:
+            print(message, file=sys.stderr, flush=True)
+
+    return {number: signal.signal(number, handle) for number in SIGNALS}

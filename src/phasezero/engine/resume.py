@@ -16,7 +16,6 @@ from typing import TypeVar
 
 from phasezero.engine import interrupt
 from phasezero.engine.checkpoint import (
-    Part,
     Trained,
     facts_of,
     load_checkpoint,
@@ -33,7 +32,7 @@ from phasezero.engine.store import PhaseZeroStore, phase_zero_key
 from phasezero.engine.trainer import Trainer
 from phasezero.engine.within import SavedState
 from phasezero.errors import UserError
-from phasezero.records.run import Environment, PhaseRecord
+from phasezero.records.run import Environment, Part, PhaseRecord
 
 FORMAT = "phasezero-state-1"
 LARGE_STATE = 64 * 2**20
@@ -224,9 +223,7 @@ class _Resumable:
             try:
                 write_sealed(path, FORMAT, facts, state.tensors, previous_file(path))
             except OSError as error:  # the run goes on, because the space may come back
-                self.say(
-                    f"the state of training cannot be saved in {path.parent} ({error.strerror}); the run continues"
-                )
+                self.say(f"{path}: the state of training cannot be saved ({error.strerror}); the run continues")
         now = time.monotonic()
         self.next_state = now + max(self.saving.every, (now - began) / SHARE)
         if interrupt.requested():

@@ -11,11 +11,13 @@ import functools
 import multiprocessing
 import os
 import queue
+import signal
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.managers import SyncManager
 from pathlib import Path
 from typing import Any
@@ -25,16 +27,21 @@ import torch
 from phasezero import plugins
 from phasezero.config import RunConfig
 from phasezero.data.catalog import find_data_set
+from phasezero.engine import interrupt
 from phasezero.engine.callbacks import Callback, ForwardingCallback
 from phasezero.engine.device import Device
 from phasezero.engine.streams import MOST_RUNS, use_streams
-from phasezero.errors import DivergenceError
+from phasezero.errors import DivergenceError, UserError
 from phasezero.records.run import Record
 from phasezero.runs.run import Job, Outcome
 
 # Three runs on streams of one process train a third more images/s than in sequence, 5% more than three processes under
 # MPS. Two get most of this gain, and beyond three the GPU is at its power limit (notebook/speed.md).
 MOST_ON_A_GPU = 3
+MOST_DEATHS = 2
+"""How often a run is continued after its process was killed."""
+LOST = (BrokenProcessPool, EOFError, ConnectionError)
+"""Errors that a process has, or causes elsewhere, when a process next to it was killed."""
 
 
 def workers_for(configs: Sequence[RunConfig], wanted: int | None = None) -> int:
@@ -84,38 +91,101 @@ def run_jobs(
     device = shared_device([job.config for job in jobs.values()])
     if device is not None:
         workers = min(workers, MOST_RUNS)
-    with _in_processes(workers) if device is None else _in_threads(workers, device) as (pool, news):
-        waiting, callback_of = iter(jobs.items()), functools.cache(make_callback)
-        running: dict[Future[Outcome], int] = {}
-        shares, failure = _Shares(), None
-        while True:
-            # Submitted one by one: the pool may start a submitted job before it can be cancelled.
-            while failure is None and len(running) < workers and (following := next(waiting, None)):
-                place, job = following
-                if job.fits:
-                    running[pool.submit(job.outcome, _Messenger(place, news), keep_going)] = place
-            if not running:
-                break
-            done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+    waiting, deaths, callback_of = deque(jobs.items()), Counter[int](), functools.cache(make_callback)
+    while waiting:
+        with _in_processes(workers) if device is None else _in_threads(workers, device) as (pool, news):
+            died = yield from _run_in(pool, news, waiting, workers, callback_of, keep_going, say, jobs)
+        for place in died:  # its run continues from its last saved state
+            deaths[place] += 1
+            title = jobs[place].title
+            if deaths[place] > MOST_DEATHS:
+                raise UserError(
+                    f"{title}: its process was killed {deaths[place]} times, perhaps for lack of memory; try --parallel 1"
+                )
+            say(f"{title}: its process was killed, perhaps for lack of memory; the run continues in another")
+            waiting.appendleft((place, jobs[place]))
+
+
+def _run_in(
+    pool: Executor,
+    news: Any,
+    waiting: deque[tuple[int, Job]],
+    workers: int,
+    callback_of: Callable[[int], Callback],
+    keep_going: bool,
+    say: Callable[[str], None],
+    jobs: Mapping[int, Job],
+) -> Generator[tuple[int, Record | DivergenceError], None, list[int]]:
+    """Run jobs in a pool until all are done or one of its processes died; return the jobs that died with it."""
+    running: dict[Future[Outcome], int] = {}
+    died: list[int] = []
+    shares, failure = _Shares(), None
+    while True:
+        # Submitted one by one: the pool may start a submitted job before it can be cancelled.
+        while failure is None and not died and len(running) < workers and waiting:
+            place, job = waiting.popleft()
+            if job.fits:
+                try:
+                    with _no_interrupt():  # a new process inherits this, so that Ctrl-C reaches only this process
+                        running[pool.submit(_outcome, job, _Messenger(place, news), keep_going)] = place
+                except BrokenProcessPool:
+                    died.append(place)
+        if not running:
+            break
+        done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+        if interrupt.requested():
+            _pass_on(pool)
+        with contextlib.suppress(*LOST):  # the process that passes messages died; then the runs die, too
             while not news.empty():
                 sender, name, facts = news.get_nowait()
                 getattr(callback_of(sender), name)(*facts)
-            shares.charge(running.values())
-            finished = {running.pop(future): future for future in done}
-            for place in sorted(finished):
-                if error := finished[place].exception():
-                    if failure is None and running:
-                        title, text = jobs[place].title, next(iter(str(error).splitlines()), "")
-                        what = f"{type(error).__name__}: {text.removeprefix(f'{title}: ')}"
-                        say(f"{title} failed ({what}); waiting for the running jobs, no others start")
-                    failure = failure or error
-                elif outcome := finished[place].result():
-                    if not isinstance(outcome, DivergenceError):
-                        timing = outcome["timing"]
-                        timing["share_seconds"] = shares.of(place, timing["seconds_total"])
-                    yield place, outcome
-        if failure is not None:
-            raise failure
+        shares.charge(running.values())
+        finished = {running.pop(future): future for future in done}
+        for place in sorted(finished):
+            error = finished[place].exception()
+            if isinstance(error, LOST) and not interrupt.requested():
+                died.append(place)
+            elif error:
+                if failure is None and running and not interrupt.requested():
+                    title, text = jobs[place].title, next(iter(str(error).splitlines()), "")
+                    what = f"{type(error).__name__}: {text.removeprefix(f'{title}: ')}"
+                    say(f"{title} failed ({what}); waiting for the running jobs, no others start")
+                failure = failure or error
+            elif outcome := finished[place].result():
+                if not isinstance(outcome, DivergenceError):
+                    timing = outcome["timing"]
+                    timing["share_seconds"] = shares.of(place, timing["seconds_total"])
+                yield place, outcome
+    if interrupt.requested():
+        raise KeyboardInterrupt
+    if failure is not None:
+        raise failure
+    return died
+
+
+def _outcome(job: Job, callback: Callback, keep_going: bool) -> Outcome:
+    """Train a job in a worker; only then may a signal raise an exception."""
+    with interrupt.working():
+        return job.outcome(callback, keep_going)
+
+
+def _pass_on(pool: Executor) -> None:
+    """Tell the processes of a pool to save their state and stop; threads see the request themselves."""
+    for worker in list((getattr(pool, "_processes", None) or {}).values()):
+        worker.terminate()
+
+
+@contextlib.contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Delay Ctrl-C in this block; processes that start in it never see it."""
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Shares:
@@ -143,18 +213,26 @@ def _in_processes(workers: int) -> Iterator[tuple[Executor, Any]]:
     """Start processes; yield their pool and the queue of their messages."""
     context = multiprocessing.get_context("spawn")  # CUDA and thread pools do not survive a fork
     manager = SyncManager(ctx=context)
-    manager.start(initializer=_die_with_parent)
+    with _no_interrupt():
+        manager.start(initializer=_start_manager)
     files = plugins.plugin_files()
     with manager, ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(files,)) as pool:
         try:
-            yield pool, manager.Queue()
-        except BaseException:  # interrupted: the runs can be resumed after the last finished phase
-            for worker in list((pool._processes or {}).values()):
-                worker.terminate()
+            with interrupt.noticing():
+                yield pool, manager.Queue()
+        except BaseException:
+            _pass_on(pool)
             raise
 
 
+def _start_manager() -> None:
+    """Leave signals to the parent: the manager ends with it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _die_with_parent()
+
+
 def _start_worker(files: Sequence[Path]) -> None:
+    interrupt.install()
     _die_with_parent()
     for file in files:
         plugins.load_plugin(file)
