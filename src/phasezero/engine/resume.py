@@ -162,7 +162,7 @@ class _Resumable:
         """Take phase 0 from the store; otherwise return the key under which to keep it, and hold its lock."""
         trainer = self.trainer
         key, spent = phase_zero_key(trainer), time.perf_counter() - self.clock
-        claim.enter_context(store.claim(key, self.say))
+        claim.enter_context(store.claim(key, self._waits))
         self.clock = time.perf_counter() - spent  # waiting for another run's phase 0 is not computing
         found = store.find(key, trainer)
         if found is None:
@@ -176,6 +176,10 @@ class _Resumable:
         self._save()
         self._check_time()
         return ""
+
+    def _waits(self, text: str) -> None:
+        self.say(text)
+        self.trainer.activity.begin(self.trainer.stream.phases[0], "waiting")
 
     @property
     def _is_last(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from phasezero.data.loader import ImageSource
 from phasezero.data.sources import make_source
 from phasezero.data.stream import Phase
 from phasezero.engine import interrupt
-from phasezero.engine.callbacks import Callback, PhaseResult
+from phasezero.engine.callbacks import Activity, Callback, PhaseResult
 from phasezero.engine.evaluate import Predictions, exemplar_means, pooled_features, predict, predict_from_features
 from phasezero.engine.setup import Setup, check, prepared_for
 from phasezero.engine.stage import StagePass, check_collapse
@@ -58,6 +57,8 @@ class Trainer:
         self.view = replace(data.preparation.view, brightness=config.training.brightness)
         self.train, self.train_by_class = self._make_source(data.train)
         self.test, self.test_by_class = self._make_source(data.test)
+        self.activity = Activity(self.callback)
+        self.train.watch = self.test.watch = self.activity.add
 
         self.method = METHODS[config.method.name](config.method)
         self.memory = ExemplarMemory(MemoryRule.parse(config.protocol.memory), config.protocol.selection)
@@ -146,7 +147,7 @@ class Trainer:
         strategies = self.strategies(phase)  # without the lock, because it may train an oracle
         stages = self.method.stages(self.model, phase, schedule)
         if saved is not None:
-            name = stages[under_way.stage].name if under_way.stage < len(stages) else "select"
+            name = stages[under_way.stage].name if under_way.stage < len(stages) else "features"
             self.callback.on_resume(phase, name, saved.facts.get("epoch", 0))
         for stage in stages[under_way.stage :]:
             within = saved if saved is not None and "epoch" in saved.facts else None
@@ -189,9 +190,11 @@ class Trainer:
     def _evaluate(self, phase: Phase, training: PhaseTraining) -> PhaseResult:
         """Test the model and build the result of a phase."""
         clock = training.clock
+        self.activity.begin(phase, "test")
         with CAPTURE_LOCK:
             truth, by = predictions = self._test(phase)
             clock.lap("evaluate")
+        self.activity.end()
         record = phase_record(
             phase_sizes=self.stream.sizes[: phase.index + 1],
             confusions={name: confusion_matrix(truth, found, phase.seen) for name, found in by.items()},
@@ -223,30 +226,18 @@ class Trainer:
             indices = stage.images(images) if saved is None else saved.tensors["images.0"]
             passes = [self.make_pass(stage, indices, strategies)] if len(indices) else []
             if passes and (level := stage.each_epoch) is not None:
-                passes.append(
-                    self.make_pass(level, level.images(images) if saved is None else saved.tensors["images.1"])
-                )
+                balanced = level.images(images) if saved is None else saved.tensors["images.1"]
+                passes.append(self.make_pass(level, balanced))
         if passes:  # not for a balanced set without exemplars
-            images_counted = 0 if under_way.losses else len(indices)  # only images of the main stage are counted
+            self.activity.end()
+            counts = not under_way.losses  # only images of the main stage are counted
             under_way.train_images = under_way.train_images or len(indices)
-            purpose, where = (self.config.seed, "batches", phase.index), f"phase {phase.index}"
-
-            def on_epoch(epoch: int, loss: float) -> None:
-                self.callback.on_epoch_end(phase, stage.name, epoch, stage.schedule.epochs, loss, images_counted)
-
-            run = under_way.run = StageRun(
-                passes,
-                partial(generator, *purpose),
-                self.device,
-                self.config.engine.loss_limit,
-                where,
-                self._tick,
-                on_epoch,
-            )
+            run = StageRun(passes, phase, self.config, self.device, self.callback, self._tick, counts=counts)
+            under_way.run = run
             if saved is not None:
                 run.restore(saved.facts, saved.tensors)
             with interrupt.noticing():
-                under_way.losses |= run.run()
+                under_way.losses |= run.train()
             for stage_pass in passes:
                 self.capture_seconds += stage_pass.program.capture_seconds
                 stage_pass.close()
@@ -341,10 +332,13 @@ class _PhaseImages:
         return self.trainer.train_by_class[: self.phase.seen]
 
     def choose_exemplars(self) -> Sequence[Tensor]:
+        if self.quota:
+            self.trainer.activity.begin(self.phase, "exemplars")
         return self.trainer.memory.choose(self.kept, self.new, self.trainer.train_features, self.generator("exemplars"))
 
     def class_features(self, position: int) -> Tensor:
         """Return features; those that are computed after training are part of the state within the phase."""
+        self.trainer.activity.begin(self.phase, "features")
         under_way = self.trainer._under_way
         if under_way is None or not under_way.is_trained:
             return self.trainer.train_features(self.trainer.train_by_class[position])

@@ -18,6 +18,9 @@ class EpochProgress(Callback):
     def __init__(self, report: Progress) -> None:
         self.report = report
 
+    def on_batch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
+        self.report(f"training ({stage})", epoch, epochs)
+
     def on_epoch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
         self.report(f"training ({stage})", epoch + 1, epochs)
 

@@ -15,15 +15,13 @@ from phasezero.engine.setup import images_by_phase, stream_of, teachers_of, trai
 from phasezero.engine.store import phase_zero_of
 from phasezero.errors import UserError
 from phasezero.initial import STRATEGIES
-from phasezero.methods import METHODS
+from phasezero.methods import later_cost
 from phasezero.nets.resnet import SECONDS
 from phasezero.records.run import Record, device_share
 from phasezero.runs.session import CHECKPOINT, run_folder
 
 UNKNOWN = {"cpu": 6e-2, "cuda": 1e-4}
 """Seconds per image in phase 0, for data without an estimate."""
-LATER = {"cpu": 1.7, "cuda": 1.2}
-"""Relative time per image in a later phase, for methods without an estimate: it has a teacher and more evaluation."""
 
 
 class Pace:
@@ -57,8 +55,7 @@ class Pace:
         machine = "cuda" if device.torch.type == "cuda" else "cpu"
         usual = find_data_set(config.protocol.data).seconds.get(machine, UNKNOWN[machine])
         guess = SECONDS.get(config.network.name, {}).get(machine, usual)
-        later = METHODS[config.method.name].later_cost.get(machine, LATER[machine])
-        return guess * (1.0 if first else later), False
+        return guess * (1.0 if first else later_cost(config.method.name, machine)), False
 
 
 @dataclass(frozen=True)

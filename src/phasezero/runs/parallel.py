@@ -99,8 +99,9 @@ def run_jobs(
             deaths[place] += 1
             title = jobs[place].title
             if deaths[place] > MOST_DEATHS:
+                count = deaths[place]
                 raise UserError(
-                    f"{title}: its process was killed {deaths[place]} times, perhaps for lack of memory; try --parallel 1"
+                    f"{title}: its process was killed {count} times, perhaps for lack of memory; try --parallel 1"
                 )
             say(f"{title}: its process was killed, perhaps for lack of memory; the run continues in another")
             waiting.appendleft((place, jobs[place]))
@@ -125,6 +126,7 @@ def _run_in(
         while failure is None and not died and len(running) < workers and waiting:
             place, job = waiting.popleft()
             if job.fits:
+                callback_of(place)
                 try:
                     with _no_interrupt():  # a new process inherits this, so that Ctrl-C reaches only this process
                         running[pool.submit(_outcome, job, _Messenger(place, news), keep_going)] = place
