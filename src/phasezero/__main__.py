@@ -1,5 +1,5 @@
 """`python -m phasezero` is the command `phasezero`."""
 
-from phasezero.cli.main import entry
+from phasezero.cli import entry
 
 entry()

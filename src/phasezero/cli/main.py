@@ -30,14 +30,16 @@ from phasezero.cli.serve import serve
 from phasezero.cli.show import show
 from phasezero.cli.store import store
 from phasezero.cli.undo import undo
+from phasezero.engine import interrupt
 from phasezero.errors import DivergenceError, UserError
 
 QUICK = ("predict", "info", "list")
 """Commands that start no thread or process that outlives them, and have nothing to clean up."""
 INTERRUPTED = 130
 """Exit code of typer after Ctrl-C."""
+STOPPING = "phasezero: stopping, the state of training is being saved; press Ctrl-C again to stop at once"
 INTERRUPTION = (
-    "phasezero: stopped; finished phases and runs are kept: "
+    "phasezero: stopped; what was saved is kept: "
     "`run` continues with --resume, `reproduce` with the same command; `learn` leaves the model as it was"
 )
 
@@ -95,7 +97,8 @@ def main() -> None:
     """Run the command; print a user's mistake as a message without a traceback."""
     try:
         check_empty(sys.argv[1:])
-        app()
+        with interrupt.graceful(STOPPING):
+            app()
     except (UserError, DivergenceError) as error:
         print(f"phasezero: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
@@ -107,4 +110,5 @@ def main() -> None:
     except SystemExit as end:
         if end.code == INTERRUPTED:
             print(INTERRUPTION, file=sys.stderr)
+            sys.exit(interrupt.exit_code())
         raise

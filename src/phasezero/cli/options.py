@@ -23,6 +23,10 @@ Settings = Annotated[
 ]
 Parallel = Annotated[str, typer.Option(help="Number of parallel runs; auto fits the cores or the GPU.")]
 TensorBoard = Annotated[Path | None, typer.Option(help="Write TensorBoard logs to this folder.")]
+SaveEvery = Annotated[float, typer.Option(min=0, help="Seconds after which the state of training is saved again.")]
+AllowChanges = Annotated[
+    bool, typer.Option("--allow-changes", help="Continue with other versions, device, precision or threads.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Model = Annotated[Path, typer.Option("--model", "-m", help="Folder of the model.")]
 Photos = Annotated[Path, typer.Argument(metavar="PHOTOS", help="Folder with a folder of photos for each class.")]

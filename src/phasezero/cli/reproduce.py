@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from phasezero.cli.options import Parallel, Root, Settings, Store, TensorBoard, parse_numbers, parse_parallel
+from phasezero.cli.options import (
+    AllowChanges,
+    Parallel,
+    Root,
+    SaveEvery,
+    Settings,
+    Store,
+    TensorBoard,
+    parse_numbers,
+    parse_parallel,
+)
 
 
 def reproduce(
@@ -25,6 +35,8 @@ def reproduce(
     parallel: Parallel = "auto",
     time_limit: Annotated[str, typer.Option(help="Start no phase that would not finish within, say, 1h30m.")] = "",
     full: Annotated[bool, typer.Option("--full", help="Train on glyphs for as many epochs as the presets.")] = False,
+    allow_changes: AllowChanges = False,
+    save_every: SaveEvery = 60,
     settings: Settings = None,
     tensorboard: TensorBoard = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
@@ -62,6 +74,8 @@ def reproduce(
         parallel=parse_parallel(parallel),
         time_limit=parse_duration(time_limit) if time_limit else None,
         dry_run=dry_run,
+        save_every=save_every,
+        allow_changes=allow_changes,
         make_callback=tensorboard_callbacks(tensorboard) if tensorboard else None,
         console=console,
     )

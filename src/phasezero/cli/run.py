@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from phasezero.cli.options import Parallel, Root, Settings, Store, TensorBoard, parse_numbers, parse_parallel, warn
+from phasezero.cli.options import (
+    AllowChanges,
+    Parallel,
+    Root,
+    SaveEvery,
+    Settings,
+    Store,
+    TensorBoard,
+    parse_numbers,
+    parse_parallel,
+    warn,
+)
 from phasezero.errors import UserError
 
 
@@ -35,6 +46,8 @@ def run(
     settings: Settings = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing records.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the stopped runs in --out.")] = False,
+    allow_changes: AllowChanges = False,
+    save_every: SaveEvery = 60,
     store: Store = None,
     keep_phases: Annotated[bool, typer.Option("--keep-phases", help="Keep a checkpoint of every phase.")] = False,
     parallel: Parallel = "auto",
@@ -90,6 +103,8 @@ def run(
             console=Console(),
             make_callback=callbacks,
             views=VIEWS,
+            save_every=save_every,
+            allow_changes=allow_changes,
         )
     paths = session.paths | write_views(session.folder, session.records)
     print_results(session.records)

@@ -18,10 +18,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _request = threading.Event()
 _lock = threading.Lock()
 _blocks = {"noticing": 0, "working": 0}
+_last = [signal.SIGINT]
 
 
 class StoppedError(KeyboardInterrupt):
     """Raised where training stops because of a request, after its state was saved."""
+
+
+def exit_code() -> int:
+    """Return the exit code of a process that the last signal stopped, by the convention of shells."""
+    return 128 + _last[0]
 
 
 def requested() -> bool:
@@ -65,6 +71,7 @@ def install(message: str | None = None) -> dict[signal.Signals, signal._HANDLER]
     """Install the handler and return those before; without a message in a worker process, whose parent is in charge."""
 
     def handle(number: int, frame: FrameType | None) -> None:
+        _last[0] = signal.Signals(number)
         if message is None and not _blocks["working"]:
             os._exit(128 + number)
         if _request.is_set():

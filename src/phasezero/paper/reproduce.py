@@ -37,6 +37,8 @@ def reproduce(
     parallel: int | None = None,
     time_limit: float | None = None,
     dry_run: bool = False,
+    save_every: float = 60.0,
+    allow_changes: bool = False,
     make_callback: Callable[[RunConfig], Callback] | None = None,
     console: Console,
     clock: Callable[[], float] = time.time,
@@ -85,6 +87,8 @@ def reproduce(
             deadline=deadline,
             seconds=guess.next_phase,
             keep_going=True,
+            save_every=save_every,
+            allow_changes=allow_changes,
         )
         left = session.unfinished
         for text in session.diverged:

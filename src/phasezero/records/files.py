@@ -47,11 +47,11 @@ def replacing(path: Path) -> Iterator[Path]:
             os.close(folder)
 
 
-def remove_unfinished(folder: Path, name: str = "*") -> None:
-    """Remove temporary files of killed writers; a recently changed file may still be in use."""
+def remove_unfinished(folder: Path, name: str = "*", *, abandoned: bool = False) -> None:
+    """Remove temporary files of killed writers; a recent file may still be in use, unless all are `abandoned`."""
     for left in folder.glob(f".{name}.*.tmp"):
         with suppress(OSError):  # already removed, or in use
-            if time.time() - left.stat().st_mtime > STILL_WRITING:
+            if abandoned or time.time() - left.stat().st_mtime > STILL_WRITING:
                 left.unlink()
 
 

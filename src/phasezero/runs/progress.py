@@ -200,6 +200,12 @@ class RunProgress(Callback):
     def on_run_start(self, phases: int, images: int) -> None:
         self.work.start()
 
+    def on_resume(self, phase: Phase, stage: str, epoch: int) -> None:
+        self.display.say(f"{self.label}: continues in phase {phase.index}/{self.last}, {stage}, after {epoch} epochs")
+
+    def on_note(self, text: str) -> None:
+        self.display.say(f"note: {self.label}: {text}")
+
     def on_batch_end(self, phase: Phase, stage: str, epoch: int, epochs: int, loss: float, images: int) -> None:
         self._train(phase, stage, epoch, epochs, loss, images, ends=False)
 

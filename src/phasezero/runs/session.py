@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 from collections.abc import Callable, Sequence
@@ -16,17 +17,22 @@ from phasezero.engine.callbacks import Callback, CallbackList
 from phasezero.engine.checkpoint import phase_checkpoint, read_facts
 from phasezero.engine.deadline import Deadline
 from phasezero.engine.resume import Saving
+from phasezero.engine.sealed import DamagedError
 from phasezero.engine.setup import check, teachers_of, trains_an_oracle
 from phasezero.engine.store import phase_zero_of
 from phasezero.errors import DivergenceError, UserError
 from phasezero.records.analysis import analysis_name
 from phasezero.records.files import remove_unfinished, slug, writable, write_whole
+from phasezero.records.locks import locked
 from phasezero.records.run import FILE_NAME, Record, read_record, write_record
 from phasezero.runs.parallel import run_jobs, shared_device, workers_for
 from phasezero.runs.progress import Display
 from phasezero.runs.run import Job
 
 CHECKPOINT = "checkpoint.safetensors"
+STATES = "checkpoint*.safetensors"
+"""The checkpoint, and the states that are kept next to it."""
+LOCK = ".lock"
 DIVERGED = "diverged.txt"
 
 
@@ -60,14 +66,18 @@ def run_all(
     seconds: Sequence[float] = (),
     keep_going: bool = False,
     views: Sequence[str] = (),
+    save_every: float = 60.0,
+    allow_changes: bool = False,
 ) -> Session:
     """Run each configuration; write record and configuration of each.
 
     Bad input is found before the first epoch, and then nothing is written. With `resume`, finished runs are kept and a
-    stopped run continues after its last finished phase. Up to `parallel` runs are trained at once, by default as many
-    as fit the cores. With a `deadline` a run starts only if its `seconds` fit, and stops after a phase when time is up;
-    the result then names the missing runs. With `keep_going` a run that diverges writes a file with the reason, and the
-    other runs continue. `views` are files made from runs, which are removed when new runs begin.
+    stopped run continues from its last saved state (`save_every` seconds), under other conditions only with
+    `allow_changes`. A folder in which another process writes the same run is an error. Up to `parallel` runs are
+    trained at once, by default as many as fit the cores. With a `deadline` a run starts only if its `seconds` fit, and
+    stops after a phase when time is up; the result then names the missing runs. With `keep_going` a run that diverges
+    writes a file with the reason, and the other runs continue. `views` are files made from runs, which are removed when
+    new runs begin.
     """
     console = console or Console(quiet=True)
     folder = out or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
@@ -91,7 +101,9 @@ def run_all(
     jobs = {
         place: Job(
             config,
-            Saving(targets[place] / CHECKPOINT, store, keep_phases, deadline),
+            Saving(
+                targets[place] / CHECKPOINT, store, keep_phases, deadline, every=save_every, allow_changes=allow_changes
+            ),
             root,
             data.get(config.protocol.data),
             setups[place],
@@ -107,9 +119,11 @@ def run_all(
         reusing=[place for place in waiting if store is not None and phase_zeros[place] in phase_zeros[:place]],
         at_once=workers,
     )
-    with writable(folder), writable(store if waiting else None, "--store"), display:
+    with writable(folder), writable(store if waiting else None, "--store"), contextlib.ExitStack() as locks, display:
         for place in waiting:
-            remove_unfinished(targets[place])
+            locks.enter_context(locked(targets[place] / LOCK, "writes this run", wait=0))
+            remove_unfinished(targets[place], abandoned=True)
+        check_clashes(targets, allowed=overwrite or resume)  # again, because another process may have just ended
         for name in views:
             remove_unfinished(folder, name)
         if not resume:
@@ -152,7 +166,8 @@ def finished_runs(configs: Sequence[RunConfig], targets: Sequence[Path]) -> dict
             if not same_config(finished[place], config):
                 raise UserError(f"{target} holds a run of another configuration; use another --out or --overwrite")
         elif (target / CHECKPOINT).exists():
-            read_facts(target / CHECKPOINT, config)  # raises for another configuration
+            with contextlib.suppress(DamagedError):  # the state before may be sound: the run will say so
+                read_facts(target / CHECKPOINT, config)  # raises for another configuration
     return finished
 
 
@@ -163,8 +178,7 @@ def same_config(record: Record, config: RunConfig) -> bool:
 
 def make_room(views: Sequence[Path], targets: Sequence[Path]) -> None:
     """Remove the files of earlier runs before new runs begin, so that old and new files do not mix."""
-    kept_phases = phase_checkpoint(Path(CHECKPOINT), "*").name
-    patterns = (FILE_NAME, CHECKPOINT, DIVERGED, "config.yaml", kept_phases, analysis_name("*"))
+    patterns = (FILE_NAME, STATES, DIVERGED, "config.yaml", analysis_name("*"))
     for stale in (*views, *(path for target in targets for pattern in patterns for path in target.glob(pattern))):
         stale.unlink(missing_ok=True)
 
@@ -196,6 +210,6 @@ def check_clashes(targets: Sequence[Path], *, allowed: bool) -> None:
         twice = next(target for target in targets if list(targets).count(target) > 1)
         raise UserError(f"two runs would write to {twice}; give them different names or seeds")
     for target in targets if not allowed else ():
-        for name, what in ((FILE_NAME, "a record"), (CHECKPOINT, "an unfinished run")):
-            if (target / name).exists():
+        for pattern, what in ((FILE_NAME, "a record"), (STATES, "an unfinished run")):
+            if any(target.glob(pattern)):
                 raise UserError(f"{target} already contains {what}; use another --out, --overwrite or --resume")
