@@ -23,7 +23,8 @@ from phasezero.data.images import ImageData, ImageSplit
 from phasezero.engine import store
 from phasezero.engine.device import environment
 from phasezero.engine.store import phase_zero_key, phase_zero_of
-from phasezero.engine.trainer import Trainer, trained_state
+from phasezero.engine.trainer import Trainer
+from phasezero.engine.within import trained_state
 from phasezero.methods import METHODS, Method
 from phasezero.presets import preset
 from phasezero.schedule import Schedule

@@ -219,3 +219,21 @@ def test_a_run_continues_under_other_conditions_only_if_allowed(
 def test_the_oracle_that_a_run_trains_continues_too(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:
     places = check_stops(toy_config("lucir+mimic/glyphs/b50s10"), toy_data, tmp_path, [2, 2])
     assert places[0][1] == "oracle train"
+
+
+def test_phase_0_in_the_store_is_continued_by_another_method(
+    toy_config: Make, toy_data: ImageData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped LUCIR leaves phase 0 half trained in the store; ridge, which shares it, finishes it."""
+    lucir, ridge = toy_config("lucir/glyphs/b50s10"), toy_config("ridge/glyphs/b50s10")
+    whole, _ = finish(ridge, toy_data)
+    store, callback = tmp_path / "store", Continued()
+    with monkeypatch.context() as patched:
+        stop_after(patched, 5)
+        with pytest.raises(StoppedError):
+            run(lucir, data=toy_data, checkpoint=tmp_path / "a.safetensors", store=store, save_every=0)
+    record, _ = finish(ridge, toy_data, store=store, callback=callback)
+    assert record == whole
+    assert callback.places == [(0, "train", 1)]
+    assert not [*store.glob("*within*")]
+    assert run(lucir, data=toy_data, store=store).record["timing"]["reused_phase_zero"]

@@ -29,7 +29,7 @@ def test_the_value_is_equation_one_and_the_gradient_is_its_slope() -> None:
 def test_a_run_trains_an_oracle_which_is_the_phase_0_of_a_run_of_all_classes(
     toy_config: Make, toy_data: ImageData, tmp_path: Path
 ) -> None:
-    record = train(toy_config("lucir+mimic/glyphs/b50s10"), data=toy_data, saving=Saving(store=tmp_path))
+    record = train(toy_config("lucir+mimic/glyphs/b50s10"), data=toy_data, store=tmp_path)
     assert record["initial"] == ["mimic:10"]
     names = sorted(entry.note["name"].partition("/")[0] for entry in PhaseZeroStore(tmp_path).entries())
     assert names == ["lucir+mimic", "oracle"]
@@ -45,7 +45,7 @@ def test_the_oracle_is_frozen_and_the_same_from_the_store(
     toy_config: Make, toy_data: ImageData, tmp_path: Path
 ) -> None:
     config = toy_config("lucir+mimic/glyphs/b50s10")
-    provider = TrainedOracle(config, toy_data, store=tmp_path)
+    provider = TrainedOracle(config, toy_data, saving=Saving(store=tmp_path))
     trained, found = provider.oracle(""), provider.oracle("")
     assert trained.head.classes == 8
     assert not trained.training

@@ -82,6 +82,7 @@ class _Resumable:
         self.clock, self.last_save = time.perf_counter(), time.monotonic()
         self.next_state = self.last_save + saving.every
         self.phases_saved = 0  # as many phases as the checkpoint on disk has
+        self.state_path = None if saving.checkpoint is None else state_file(saving.checkpoint)
         trainer.keeper = self
 
     @property
@@ -104,6 +105,8 @@ class _Resumable:
                         store.keep(key, trainer, self.phases[0], self.trained.seconds)
                     except OSError as error:  # the run has its own checkpoint
                         self.say(f"the store {store.folder} cannot be written ({error.strerror}); the run continues")
+                    self._forget(store.state_path(key))
+                    self.state_path = None if saving.checkpoint is None else state_file(saving.checkpoint)
                     claim.close()
                 self._check_time()
         return self.trained
@@ -166,9 +169,9 @@ class _Resumable:
         self.clock = time.perf_counter() - spent  # waiting for another run's phase 0 is not computing
         found = store.find(key, trainer)
         if found is None:
+            self._continue_phase_zero(store.state_path(key))
             return key
         claim.close()
-        trainer.saved_state = None
         self.clock = time.perf_counter()
         # Another method or memory rule than the writer's has other exemplars and another classifier.
         self.phases, self.reused = [trainer.reuse_phase_zero(found.model, found.phases[0]).record], True
@@ -176,6 +179,21 @@ class _Resumable:
         self._save()
         self._check_time()
         return ""
+
+    def _continue_phase_zero(self, path: Path) -> None:
+        """Continue phase 0 from its state in the store, which this or another run has left there."""
+        self.state_path, here = path, conditions(environment(self.trainer.device, self.trainer.setup.photos))
+        with contextlib.suppress(UserError):  # damaged: phase 0 is trained again
+            for facts, tensors in self._sound(path, lambda file: read_state(file, FORMAT, "state", None, self.trainer)):
+                if conditions(facts["environment"]) == here:
+                    self.trainer.saved_state = SavedState(facts, tensors)
+                    self.clock = time.perf_counter() - facts["seconds"]
+                    break
+
+    def _forget(self, path: Path) -> None:
+        """Remove a state that is not needed any more."""
+        for file in (path, previous_file(path)):
+            file.unlink(missing_ok=True)
 
     def _waits(self, text: str) -> None:
         self.say(text)
@@ -199,9 +217,9 @@ class _Resumable:
                 save_checkpoint(phase_checkpoint(checkpoint, count - 1), trainer, self.trained)
             save_checkpoint(checkpoint, trainer, self.trained, previous=previous_file(checkpoint))
             self.phases_saved, self.last_save = count, time.monotonic()
-            state = state_file(checkpoint)
-            for stale in (state, previous_file(state), *([previous_file(checkpoint)] if self._is_last else [])):
-                stale.unlink(missing_ok=True)
+            self._forget(state_file(checkpoint))
+            if self._is_last:
+                previous_file(checkpoint).unlink(missing_ok=True)
 
     def _is_time_up(self) -> bool:
         """Tell whether the next phase would not be finished in time."""
@@ -219,9 +237,9 @@ class _Resumable:
         return interrupt.requested() or time.monotonic() >= self.next_state
 
     def keep(self, state: SavedState | None) -> None:
-        began, checkpoint, phase = time.monotonic(), self.saving.checkpoint, len(self.phases)
-        if checkpoint is not None and state is not None and self.phases_saved == phase:
-            path, trained = state_file(checkpoint), self.trained
+        began, path, phase = time.monotonic(), self.state_path, len(self.phases)
+        if path is not None and state is not None and self.phases_saved == phase:
+            trained = self.trained
             own = {"seconds": trained.seconds, "parts": trained.parts}
             facts = facts_of(self.trainer, phase + 1) | state.facts | own
             try:

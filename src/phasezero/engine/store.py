@@ -25,7 +25,8 @@ from typing import Any
 from phasezero.config import RunConfig, leaves
 from phasezero.engine.checkpoint import Checkpoint, Trained, load_checkpoint, save_checkpoint
 from phasezero.engine.device import environment
-from phasezero.engine.trainer import Trainer, trained_state
+from phasezero.engine.trainer import Trainer
+from phasezero.engine.within import trained_state
 from phasezero.errors import UserError
 from phasezero.initial import STRATEGIES
 from phasezero.memory import MemoryRule
@@ -199,6 +200,10 @@ class PhaseZeroStore:
         """Lock an entry while it is made: other runs that need the same entry say so, wait, and then find it."""
         with locked(Entry(self.folder, key).lock, "trains the same phase 0", say=say):
             yield
+
+    def state_path(self, key: str) -> Path:
+        """Return the file of the state within a phase 0 that is being made."""
+        return self.folder / f"{key}-within.safetensors"
 
     def keep(self, key: str, trainer: Trainer, phase: PhaseRecord, seconds: float) -> None:
         """Save a finished phase 0."""

@@ -20,8 +20,7 @@ from phasezero.engine.setup import Setup, check, prepared_for
 from phasezero.engine.stage import StagePass, check_collapse
 from phasezero.engine.stage_run import StageRun
 from phasezero.engine.streams import CAPTURE_LOCK
-from phasezero.engine.within import Clock, Keeper, SavedState, UnderWay
-from phasezero.errors import UserError
+from phasezero.engine.within import Clock, Keeper, SavedState, UnderWay, load_trained
 from phasezero.initial import STRATEGIES, OracleProvider, Strategies
 from phasezero.memory import ExemplarMemory, MemoryRule
 from phasezero.methods import METHODS, Method, Stage
@@ -295,19 +294,6 @@ def build_model(config: RunConfig, method: Method, channels: int, backbone: Back
     model.set_backbone_lr(config.network.backbone_lr)
     model.keep_maps = method.needs_maps
     return model
-
-
-def trained_state(model: IncrementalModel) -> dict[str, Tensor]:
-    """Return the state of a model as training leaves it, without statistics that are computed afterwards."""
-    computed = {f"head.{name}" for name in model.head.statistics}
-    return {name: tensor for name, tensor in model.state_dict().items() if name not in computed}
-
-
-def load_trained(model: IncrementalModel, state: Mapping[str, Tensor]) -> None:
-    """Load what `trained_state` returned, of this method or of another with the same phase 0."""
-    if state.keys() != trained_state(model).keys():
-        raise UserError("the stored phase 0 has other tensors than this model; remove it from the store")
-    model.load_state_dict(state, strict=False)
 
 
 @dataclass(frozen=True)

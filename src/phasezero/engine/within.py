@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from phasezero.data.stream import Phase
 from phasezero.engine.device import Device
 from phasezero.engine.stage_run import StageRun
+from phasezero.errors import UserError
 from phasezero.nets import IncrementalModel
 
 
@@ -77,7 +79,7 @@ class UnderWay:
         }
         tensors = {f"features.{position}": own for position, own in self.features.items()}
         if self.run is not None or self.losses:  # otherwise the model is still that of the phase before
-            tensors |= {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+            tensors |= {f"model.{name}": tensor for name, tensor in trained_state(model).items()}
         if self.run is not None:
             facts, tensors = facts | self.run.facts(), tensors | self.run.tensors()
         return SavedState(facts, tensors)
@@ -85,10 +87,23 @@ class UnderWay:
     def restore(self, saved: SavedState, model: IncrementalModel) -> None:
         """Continue from a saved state; the model has been prepared as at the start of the phase."""
         own = {name.removeprefix("model."): t for name, t in saved.tensors.items() if name.startswith("model.")}
-        if own:
-            model.load_state_dict(own)
+        if own:  # without statistics, because another method that shares phase 0 may have left it
+            load_trained(model, own)
         facts, features = saved.facts, "features."
         self.stage, self.train_images = facts["stage"], facts["train_images"]
         self.losses = {name: list(values) for name, values in facts["finished"].items()}
         self.features = {int(name.removeprefix(features)): t for name, t in saved.tensors.items() if features in name}
         self.clock.laps, self.clock.last = dict(facts["laps"]), time.perf_counter() - facts["open_lap"]
+
+
+def trained_state(model: IncrementalModel) -> dict[str, Tensor]:
+    """Return the state of a model as training leaves it, without statistics that are computed afterwards."""
+    computed = {f"head.{name}" for name in model.head.statistics}
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in computed}
+
+
+def load_trained(model: IncrementalModel, state: Mapping[str, Tensor]) -> None:
+    """Load what `trained_state` returned, of this method or of another with the same phase 0."""
+    if state.keys() != trained_state(model).keys():
+        raise UserError("the stored phase 0 has other tensors than this model; remove it from the store")
+    model.load_state_dict(state, strict=False)
