@@ -30,6 +30,7 @@ from phasezero.cli.serve import serve
 from phasezero.cli.show import show
 from phasezero.cli.store import store
 from phasezero.cli.undo import undo
+from phasezero.cli.verify import verify
 from phasezero.engine import interrupt
 from phasezero.errors import DivergenceError, UserError
 
@@ -50,7 +51,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 using = (learn, predict, evaluate, info, undo, export, serve)
-training = (run, show, report, analyze, reproduce, results, store, bench)
+training = (run, show, report, analyze, reproduce, verify, results, store, bench)
 for command in (*using, *training):
     app.command()(command)
 app.command("list")(list_names)

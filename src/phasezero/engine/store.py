@@ -208,7 +208,7 @@ class PhaseZeroStore:
     def keep(self, key: str, trainer: Trainer, phase: PhaseRecord, seconds: float) -> None:
         """Save a finished phase 0."""
         config, entry = trainer.config, Entry(self.folder, key)
-        remove_unfinished(self.folder, f"{key}.*", abandoned=True)  # only the holder of the lock writes them
+        remove_unfinished(self.folder, f"{key}*", abandoned=True)  # only the holder of the lock writes them
         done = Trained([phase], seconds, reused_phase_zero=False, parts=[])
         save_checkpoint(entry.path, trainer, done, trained_state(trainer.model))
         accuracy = phase["accuracy"]["head"]
