@@ -18,14 +18,14 @@ class Schedule(Limited):
     [0.1, 0.010000000000000002]
     """
 
-    epochs: int = option(160, **EPOCHS)
-    lr: float = option(0.1, **RATE)
-    shape: Literal["step", "cosine"] = "step"
-    milestones: tuple[int, ...] = option((80, 120), **EPOCHS)
-    decay: float = option(0.1, **SHARE)
-    momentum: float = option(0.9, **MOMENTUM)
-    weight_decay: float = option(5e-4, **WEIGHT)  # of all parameters, including BatchNorm, scale and class weights
-    batch_size: int = option(128, **BATCH_SIZE)
+    epochs: int = option(160, **EPOCHS)  # passes over the training images
+    lr: float = option(0.1, **RATE)  # learning rate at the start
+    shape: Literal["step", "cosine"] = "step"  # drop at milestones, or follow a cosine to 0
+    milestones: tuple[int, ...] = option((80, 120), **EPOCHS)  # epochs at which the rate drops; shape step only
+    decay: float = option(0.1, **SHARE)  # factor of the rate at each milestone
+    momentum: float = option(0.9, **MOMENTUM)  # of SGD
+    weight_decay: float = option(5e-4, **WEIGHT)  # L2 decay of all parameters, including BatchNorm, scale and class weights
+    batch_size: int = option(128, **BATCH_SIZE)  # images of a training step
     shift: int = 0  # epoch e runs at the rate of e + shift: -1 in PODNet's code, +1 in AANets' code
 
     def lr_at(self, epoch: int) -> float:
@@ -60,4 +60,4 @@ class Training(Limited):
 
     first: Schedule = Schedule()  # phase 0
     later: Schedule = option(Schedule(), later=True)
-    brightness: float = option(0.0, **SHARE)  # in the code of PODNet and AANets: 63/255 = 0.247
+    brightness: float = option(0.0, **SHARE)  # jitter; in the code of PODNet and AANets 63/255 = 0.247
