@@ -1,4 +1,4 @@
-"""The numbers in README, guides and notebook are those of RESULTS.md, which a test of its own compares with the records."""
+"""The numbers in README, guides and notebook are those of RESULTS.md, which another test compares with the records."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def page_text(path: str) -> str:
     file = ROOT / path
     if file.is_dir():
         names = sorted(entry.name for entry in file.iterdir() if entry.suffix in {*CODE, ".md"})
-        return UNSEARCHED + f"# {path}\n\n" + "".join(f"- [{name}]({name})\n" for name in names)
+        return UNSEARCHED + f"# {path}\n\n" + "".join(f"- `{name}`\n" for name in names)
     text = file.read_text(encoding="utf-8")
     if file.suffix in CODE:
         return UNSEARCHED + f"# {path}\n\n~~~~{CODE[file.suffix]}\n{text}~~~~\n"

@@ -30,7 +30,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
-COLUMNS, ROWS = 80, 40
+COLUMNS, ROWS = 80, 36
 PAGE = {"width": 1200, "height": 900}
 PHASEZERO = [sys.executable, "-m", "phasezero"]
 SEQUENCE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\r?\n|\r")
@@ -38,7 +38,7 @@ FONTS = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
 
 
 class Screen:
-    """The lines of a terminal, as far as rich's live displays need it: they move up, erase lines and write them again."""
+    """The lines of a terminal, for rich's live displays: they move up, erase lines and write them again."""
 
     def __init__(self) -> None:
         self.lines, self.row = [""], 0
@@ -92,10 +92,12 @@ def screens(command: Sequence[str], folder: Path) -> Iterator[str]:
 
 
 def save_terminal(title: str, text: str, path: Path) -> None:
-    """Write text with its colours as an SVG that loads no fonts."""
+    """Write the last rows of a terminal with their colours as an SVG that loads no fonts."""
+    lines = [Text(f"$ {title}", style="bold"), *(Text.from_ansi(line) for line in text.split("\n"))]
+    rows = [row for line in lines for row in line.divide(range(COLUMNS, max(len(line), 1), COLUMNS))]
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(f"$ {title}", style="bold", highlight=False)
-    console.print(Text.from_ansi(text), no_wrap=True, crop=False)
+    for row in rows[-ROWS:]:
+        console.print(row, no_wrap=True, crop=False)
     form = FONTS.sub("", CONSOLE_SVG_FORMAT).replace("Fira Code", "ui-monospace, DejaVu Sans Mono")
     path.write_text(console.export_svg(title="", code_format=form, unique_id=path.stem), encoding="utf-8")
 

@@ -78,7 +78,7 @@ def command_section(name: str, command: Any) -> str:
     arguments, options = [], []
     usage = [title]
     for one in command.params:
-        if one.hidden or one.name in ("help", "install_completion", "show_completion"):
+        if one.hidden or one.name == "help":
             continue
         meaning = (one.help or "").strip()
         if one.param_type_name == "argument":
@@ -112,8 +112,10 @@ def fallback(parameter: Any) -> str:
 
 def kind_of(hint: Any) -> str:
     """Return what a value of this annotation looks like on the command line."""
-    inner = [entry for entry in typing.get_args(hint) if entry is not type(None)] or [hint]
-    return {"int": "INTEGER", "float": "NUMBER", "Path": "PATH"}.get(getattr(inner[0], "__name__", ""), "TEXT")
+    inner = [entry for entry in typing.get_args(hint) if entry is not type(None)]
+    if inner:  # of `list[Path] | None`
+        return kind_of(inner[0])
+    return {"int": "INTEGER", "float": "NUMBER", "Path": "PATH"}.get(getattr(hint, "__name__", ""), "TEXT")
 
 
 # Configuration

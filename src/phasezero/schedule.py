@@ -24,7 +24,8 @@ class Schedule(Limited):
     milestones: tuple[int, ...] = option((80, 120), **EPOCHS)  # epochs at which the rate drops; shape step only
     decay: float = option(0.1, **SHARE)  # factor of the rate at each milestone
     momentum: float = option(0.9, **MOMENTUM)  # of SGD
-    weight_decay: float = option(5e-4, **WEIGHT)  # L2 decay of all parameters, including BatchNorm, scale and class weights
+    # L2 decay of all parameters, including BatchNorm, scale and class weights.
+    weight_decay: float = option(5e-4, **WEIGHT)
     batch_size: int = option(128, **BATCH_SIZE)  # images of a training step
     shift: int = 0  # epoch e runs at the rate of e + shift: -1 in PODNet's code, +1 in AANets' code
 

@@ -63,7 +63,9 @@ def show_version(wanted: bool) -> None:
 
 @app.callback()
 def phasezero(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", callback=show_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=show_version, is_eager=True)
+    ] = False,
     plugin: Annotated[list[Path] | None, typer.Option(help="Load a Python file as a plug-in. Repeatable.")] = None,
 ) -> None:
     for path in plugin or []:

@@ -62,13 +62,15 @@ class Bic(Method):
         name: str = "bic"
         # Share of the exemplars that is held out to fit the correction, 2 of 20: FACIL, PODNet's and PyCIL's code.
         held_out: float = option(0.1, **POSITIVE, most=BELOW_ONE)
-        set_aside: float = option(0.0, least=0, most=BELOW_ONE, before=0.0)  # held-out share of new classes; PODNet's code: 0.1
+        # Held-out share of new classes; PODNet's code: 0.1.
+        set_aside: float = option(0.0, least=0, most=BELOW_ONE, before=0.0)
         head_bias: bool = option(True, before=True)  # whether the head has biases; PODNet's code: false
         temperature: float = option(2.0, **POSITIVE, later=True)  # T of distillation: FACIL, PODNet's and PyCIL's code
         distillation: Literal["softmax", "sigmoid"] = option("softmax", later=True)  # its form; PODNet's code: sigmoid
         # true: (1 - lambda) * cross-entropy + lambda * distillation. false: their sum.
         balanced_losses: bool = option(True, later=True)
-        keep_pairs: bool = option(True, later=True)  # correct all earlier phases; false: the newest only, as PODNet's code
+        # Correct all earlier phases; false: the newest only, as PODNet's code.
+        keep_pairs: bool = option(True, later=True)
         bias_epochs: int = option(200, **EPOCHS, later=True)  # epochs of the fit: FACIL
         bias_lr: float = option(0.1, **RATE, later=True)  # learning rate of the fit: FACIL, that of the main stage
         bias_momentum: float = option(0.9, **MOMENTUM, later=True)  # momentum of the fit: FACIL
