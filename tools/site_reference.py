@@ -29,6 +29,8 @@ from phasezero.schedule import Schedule, Training
 from phasezero.validation import ABOVE_ZERO, BELOW_ONE
 
 MARKER = re.compile(r"^<!-- generated: (\w+)(?: ([^>]*?))? -->$", re.MULTILINE)
+TECHNICAL = 1e9
+"""Upper limits from here on only keep numbers in their format, and are not shown."""
 WIDTH = 88
 """Longer signatures have a line for each parameter."""
 
@@ -206,8 +208,8 @@ def values_of(hint: Any, field: dataclasses.Field[Any]) -> str:
     if hint not in (int, float):
         return word
     low = "above 0" if least == ABOVE_ZERO else f"from {least:,g}" if least > -math.inf else ""
-    high = "below 1" if most == BELOW_ONE else f"to {most:,.0f}" if 1e6 <= most < 1e9 else f"to {most:,g}"
-    return " ".join(filter(None, [word, low, high if most < math.inf else ""]))
+    high = "below 1" if most == BELOW_ONE else f"to {most:,.0f}" if most < TECHNICAL else ""
+    return " ".join(filter(None, [word, low, high]))
 
 
 @functools.cache

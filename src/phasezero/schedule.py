@@ -23,7 +23,7 @@ class Schedule(Limited):
     shape: Literal["step", "cosine"] = "step"  # drop at milestones, or follow a cosine to 0
     milestones: tuple[int, ...] = option((80, 120), **EPOCHS)  # epochs at which the rate drops; shape step only
     decay: float = option(0.1, **SHARE)  # factor of the rate at each milestone
-    momentum: float = option(0.9, **MOMENTUM)  # of SGD
+    momentum: float = option(0.9, **MOMENTUM)  # momentum of SGD
     # L2 decay of all parameters, including BatchNorm, scale and class weights.
     weight_decay: float = option(5e-4, **WEIGHT)
     batch_size: int = option(128, **BATCH_SIZE)  # images of a training step
