@@ -30,7 +30,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
-COLUMNS, ROWS = 80, 36
+COLUMNS, ROWS = 80, 50
 PAGE = {"width": 1200, "height": 900}
 PHASEZERO = [sys.executable, "-m", "phasezero"]
 SEQUENCE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\r?\n|\r")
@@ -91,12 +91,12 @@ def screens(command: Sequence[str], folder: Path) -> Iterator[str]:
         raise SystemExit(f"{' '.join(command)} failed:\n{screen.text()}")
 
 
-def save_terminal(title: str, text: str, path: Path) -> None:
+def save_terminal(title: str, text: str, path: Path, most: int = ROWS) -> None:
     """Write the last rows of a terminal with their colours as an SVG that loads no fonts."""
     lines = [Text(f"$ {title}", style="bold"), *(Text.from_ansi(line) for line in text.split("\n"))]
     rows = [row for line in lines for row in line.divide(range(COLUMNS, max(len(line), 1), COLUMNS))]
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    for row in rows[-ROWS:]:
+    for row in rows[-most:]:
         console.print(row, no_wrap=True, crop=False)
     form = FONTS.sub("", CONSOLE_SVG_FORMAT).replace("Fira Code", "ui-monospace, DejaVu Sans Mono")
     path.write_text(console.export_svg(title="", code_format=form, unique_id=path.stem), encoding="utf-8")
@@ -120,7 +120,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         shown = list(dict.fromkeys(screens([*PHASEZERO, "run", "--out", "runs/first"], folder)))
-        save_terminal("phasezero run --out runs/first", shown[len(shown) // 2], IMAGES / "progress.svg")
+        save_terminal("phasezero run --out runs/first", shown[len(shown) // 2], IMAGES / "progress.svg", most=20)
         save_terminal("phasezero run --out runs/first", shown[-1], IMAGES / "terminal.svg")
         records = str(ROOT / "results" / "first_run")
         figure = str(IMAGES / "first_run.svg")
