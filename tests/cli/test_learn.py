@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from phasezero.cli import photos as photos_module
-from phasezero.cli.photos import Steps
 from phasezero.learner import Learner, folder as model_folder
 from phasezero.learner.folder import locked
+from phasezero.steps import Steps
 from samples import take_photos
 
 Command = Callable[..., tuple[int, str, str]]

@@ -34,7 +34,8 @@ def test_run_show_and_overwrite(command: Command, works: Works, tmp_path: Path) 
     assert "there/curves.png" in out
     assert "page: there/report.html" in out
     assert "<title>phasezero: there</title>" in (folder / "report.html").read_text()
-    assert "phase 1, 6 classes, accuracy" in out
+    assert "lucir+cwd seed 1  phase 1/1    6 classes  accuracy " in out
+    assert "4 records: there" in out
 
     out, _ = works("show", "there")
     assert "lucir+cwd " in out

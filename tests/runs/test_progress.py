@@ -18,7 +18,8 @@ from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.engine.setup import Setup, check
 from phasezero.presets import preset
-from phasezero.runs.progress import Display, clock_time, run_labels, shorten
+from phasezero.runs.progress import Display, clock_time, run_labels
+from phasezero.validation import shorten
 from samples import train
 
 Make = Callable[..., RunConfig]

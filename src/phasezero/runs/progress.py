@@ -23,6 +23,7 @@ from phasezero.identity import short_names
 from phasezero.methods import classifier_of
 from phasezero.records.run import PhaseRecord
 from phasezero.runs.work import Speed, Work
+from phasezero.validation import shorten
 
 EVERY = 30.0
 """The longest time without a line where there is no terminal."""
@@ -36,14 +37,6 @@ def clock_time(seconds: float | None) -> str:
         return "-"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
-
-
-def shorten(text: str, width: int) -> str:
-    """Cut a text in its middle, because both ends of a name distinguish runs."""
-    if len(text) <= width:
-        return text
-    head = width // 2
-    return f"{text[:head]}…{text[len(text) - (width - head - 1) :]}"
 
 
 def run_labels(configs: Sequence[RunConfig]) -> list[str]:
