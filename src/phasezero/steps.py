@@ -1,14 +1,16 @@
-"""Progress of steps that take longer than a second, on stderr: bars on a terminal, plain lines without one."""
+"""Output for people: lines in the width of a terminal, and the progress of steps that take longer than a second."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars, TaskID
@@ -84,3 +86,12 @@ def working(what: str) -> Iterator[None]:
         return
     with console.status(f"{what} ..."):
         yield
+
+
+def in_lines(text: str, stream: TextIO, indent: str = "") -> str:
+    """Return a text with line breaks between words where the stream is a terminal; `indent` starts further lines."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    kept = {"break_long_words": False, "break_on_hyphens": False, "subsequent_indent": indent}
+    return "\n".join(textwrap.fill(line, width, **kept) for line in text.splitlines())  # type: ignore[arg-type]
