@@ -76,18 +76,18 @@ def analyse_run(
     except RuntimeError:  # torch's error, which lists all keys
         raise UserError(f"{folder}: the checkpoint does not fit this version's {config.network.name!r}") from None
     if progress is not None:
-        _watch(
-            trainer,
-            None if future else trainer.stream.phases[phase].seen,
-            f"{record['name']} seed {record['seed']}",
-            progress,
-        )
-    return analyse_model(trainer, record, ks=ks, floor=floor, future=future)
+        _watch(trainer, None if future else trainer.stream.phases[phase].seen, record, progress)
+    return analyse_model(trainer, record, ks=ks, floor=floor, future=future, progress=progress)
 
 
-def _watch(trainer: Trainer, classes: int | None, what: str, progress: Progress) -> None:
+def _titled(what: str, record: Record) -> str:
+    return f"{what} of {record['name'].partition('/')[0]} seed {record['seed']}"
+
+
+def _watch(trainer: Trainer, classes: int | None, record: Record, progress: Progress) -> None:
     """Report the images of the first classes that a trainer's sources evaluate."""
-    done, total = 0, sum(map(len, (*trainer.train_by_class[:classes], *trainer.test_by_class[:classes])))
+    what, done = _titled("features", record), 0
+    total = sum(map(len, (*trainer.train_by_class[:classes], *trainer.test_by_class[:classes])))
 
     def add(images: int) -> None:
         nonlocal done
@@ -106,7 +106,13 @@ def phase_of(record: Record, phase: int, folder: Path) -> int:
 
 
 def analyse_model(
-    trainer: Trainer, record: Record, *, ks: Sequence[int] = DEFAULT_K, floor: float = FLOOR, future: bool = False
+    trainer: Trainer,
+    record: Record,
+    *,
+    ks: Sequence[int] = DEFAULT_K,
+    floor: float = FLOOR,
+    future: bool = False,
+    progress: Progress | None = None,
 ) -> Analysis:
     """Return the analysis of a trainer's model, which `record` describes."""
     phase = trainer.phases_done - 1
@@ -123,6 +129,8 @@ def analyse_model(
     ks = sorted({min(k, size) for k in ks})
 
     def measured(split: Split, form: Form) -> Measurement:
+        if progress is not None:
+            progress(_titled("spectra", record), 2 * (split == "test") + (form == "unit"), 4)
         means = class_means([in_form(rows, form) for rows in features["train"]])
         return measure([in_form(rows, form) for rows in features[split]], means, seen=seen, ks=ks, floor=floor)
 
@@ -135,6 +143,8 @@ def analyse_model(
         )
         for split in SPLITS
     )
+    if progress is not None:
+        progress(_titled("spectra", record), 4, 4)
     return Analysis(
         format=FORMAT,
         phasezero=__version__,

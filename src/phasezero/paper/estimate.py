@@ -16,15 +16,12 @@ from phasezero.engine.store import phase_zero_of
 from phasezero.errors import UserError
 from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS, later_cost
-from phasezero.nets.resnet import SECONDS
 from phasezero.records.run import Record, device_share
 from phasezero.runs.session import CHECKPOINT, run_folder
-from phasezero.runs.work import FORWARD
+from phasezero.runs.work import FORWARD, guessed_seconds
 
 TESTED = 5
 """Training images for each test image."""
-UNKNOWN = {"cpu": 6e-2, "cuda": 1e-4}
-"""Seconds per image in phase 0, for data without an estimate."""
 
 
 class Pace:
@@ -56,8 +53,7 @@ class Pace:
             if images:
                 return seconds / images, True
         machine = "cuda" if device.torch.type == "cuda" else "cpu"
-        usual = find_data_set(config.protocol.data).seconds.get(machine, UNKNOWN[machine])
-        guess = SECONDS.get(config.network.name, {}).get(machine, usual)
+        guess = guessed_seconds(config, machine)
         return guess * (1.0 if first else later_cost(config.method.name, machine)), False
 
 

@@ -138,7 +138,7 @@ def print_plan(
     """Print the time of all runs, the number of runs of each target, and remarks; `listed` adds a line for each run."""
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     if todo:
-        basis = "partly guessed, without records of this machine" if guess.guessed else "by records"
+        basis = "partly guessed" if guess.guessed else "by records of this machine"
         runs = "1 run" if len(todo) == 1 else f"{len(todo)} runs, {workers} at once"
         say(f"{runs}: about {in_words(guess.total(workers))} ({basis})")
     lines = []
@@ -190,9 +190,10 @@ def check_data(todo: Sequence[RunConfig], root: Path, also: Sequence[str] = ()) 
     """Raise UserError if data is missing, before anything starts. Data is never replaced silently."""
     names = dict.fromkeys(config.protocol.data for config in todo)
     if gone := [name for name in names if not find_data_set(name).present(root)]:
-        other = f"--data cifar100 (phasezero data get cifar100) or --data {SMALL}, which is always there"
-        why = "; ".join([f"{', '.join(gone)} not found under {root}; give --root, or use {other}", *also])
-        raise UserError(why)
+        loads = [f"download it (phasezero data get {name})" for name in gone if find_data_set(name).download]
+        ways = ", ".join([*loads, "give --root"])
+        where = f"{', '.join(gone)} not found under {root}: {ways}, or use --data {SMALL}, which is always there"
+        raise UserError("; ".join([where, *also]))
 
 
 def check_folders(todo: Sequence[RunConfig], out: Path) -> None:

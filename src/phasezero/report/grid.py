@@ -68,8 +68,10 @@ class Grid:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Draw the table in the console's width, in several parts if needed; no number is cut."""
         shown, left_out = self._columns(options.max_width)
-        lines = [[self._short(line[place], place) for place in shown] for line in self.lines()]
-        for places, (header, *rows) in fit(lines, self.words, options.max_width):
+        header, *rows = self.lines()
+        lines = [[header[place] for place in shown]]
+        lines += [[self._short(row[place], place) for place in shown] for row in rows]
+        for places, (header, *rows) in fit(lines, self.words, options.max_width, remarks=self.remarks):
             table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
             for place, name in zip(places, header, strict=True):
                 justify: Literal["left", "right"] = "left" if self.holds_words(shown[place]) else "right"
@@ -82,7 +84,9 @@ class Grid:
             yield Text(caption, style="table.caption")
 
     def _short(self, cell: str, place: int) -> str:
-        return shorten(cell, _LONGEST_NAME) if place < self.words else cell.replace(" ± ", f"{_KEPT}±")
+        if self.holds_words(place):
+            return shorten(cell, _LONGEST_NAME)
+        return re.sub(r" (?!\()", _KEPT, cell.replace(" ± ", " ±"))  # a number is not broken, except before its note
 
     def _columns(self, width: int) -> tuple[list[int], list[str]]:
         """Return the columns to draw in a width, and the headings of those that are left out for it."""
@@ -101,13 +105,17 @@ class Grid:
         return shown, [self.header[place] for place in spare if place not in kept]
 
 
-def fit(lines: Sequence[Sequence[str]], words: int, width: int) -> list[tuple[list[int], list[list[str]]]]:
+def fit(
+    lines: Sequence[Sequence[str]], words: int, width: int, *, remarks: bool = False
+) -> list[tuple[list[int], list[list[str]]]]:
     """Return parts that fit a width, to be drawn below each other: the columns of each, and its cells line by line.
 
-    The first column, which names rows, is in every part. The first `words` columns get the spare width.
+    The first column, which names rows, is in every part. The first `words` columns (with `remarks` also the last) get
+    the spare width.
     """
     columns = list(zip(*lines, strict=True))
     most = [max(map(len, column)) for column in columns]
+    text = {*range(words), *([len(columns) - 1] if remarks else [])}
     if sum(most) + len(most) - 1 <= width:
         return [(list(range(len(most))), [list(line) for line in lines])]
     least = [max(len(piece.rstrip()) for cell in column for piece in _BREAK.split(cell)) for column in columns]
@@ -125,7 +133,7 @@ def fit(lines: Sequence[Sequence[str]], words: int, width: int) -> list[tuple[li
     for part in parts:
         widths = list(least)
         for _ in range(spare(part)):  # to the narrowest text column that can use it
-            if growing := [place for place in part if place < words and widths[place] < most[place]]:
+            if growing := [place for place in part if place in text and widths[place] < most[place]]:
                 widths[min(growing, key=widths.__getitem__)] += 1
         laid_out.append((part, [["\n".join(wrap(line[place], widths[place])) for place in part] for line in lines]))
     return laid_out
