@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -123,15 +125,32 @@ def group_by_identity(made: Iterable[T]) -> list[Group[T]]:
 
 
 def shortened(groups: Sequence[Group[T]]) -> tuple[list[Group[T]], str]:
-    """Return the groups, and what most of their names have in common after the method and strategies.
+    """Return the groups with short labels, and what is left out after the method and strategies (`short_names`)."""
+    labels, common = short_names([group.label for group in groups])
+    return [replace(group, label=label) for group, label in zip(groups, labels, strict=True)], common
 
-    Groups that share it are labelled by method and strategies alone. The others keep their names.
+
+def short_names(names: Sequence[str]) -> tuple[list[str], str]:
+    """Return names without what most of them have in common after the method and strategies, and what that is.
+
+    Names that have it are their method and strategies alone. In the others `…` is the start that all names share.
     """
-    rests = Counter(group.label.partition("/")[2] for group in groups)
+    rests = Counter(name.partition("/")[2] for name in names)
     common, times = max(rests.items(), key=lambda entry: entry[1], default=("", 0))
-    if not common or times < 2 or 2 * times <= len(groups):
-        return list(groups), ""
-    return [replace(group, label=group.label.removesuffix(f"/{common}")) for group in groups], common
+    if not common or times < 2 or 2 * times <= len(names):
+        return list(names), ""
+    parts = zip(
+        *(re.split(r"(?<=[/,])", rest)[:-1] for rest in rests), strict=False
+    )  # the data, the protocol, settings
+    start = "".join(one[0] for one in takewhile(lambda one: len(set(one)) == 1, parts))
+
+    def short(name: str) -> str:
+        method, _, rest = name.partition("/")
+        if rest == common:
+            return method
+        return f"{method}/…{rest[len(start) :]}" if start else name
+
+    return [short(name) for name in names], common
 
 
 def group_analyses(analyses: Iterable[Analysis]) -> list[Group[Analysis]]:

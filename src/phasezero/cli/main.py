@@ -31,6 +31,7 @@ from phasezero.cli.show import show
 from phasezero.cli.store import store
 from phasezero.cli.undo import undo
 from phasezero.errors import DivergenceError, UserError
+from phasezero.steps import in_lines
 
 QUICK = ("predict", "info", "list")
 """Commands that start no thread or process that outlives them, and have nothing to clean up."""
@@ -99,7 +100,7 @@ def main() -> None:
         check_empty(sys.argv[1:])
         app()
     except (UserError, DivergenceError) as error:
-        print(f"phasezero: {error}", file=sys.stderr)
+        print(in_lines(f"phasezero: {error}", sys.stderr), file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
     except OSError as error:
         if error.filename is None:  # not an error about a file or folder
@@ -108,5 +109,5 @@ def main() -> None:
         sys.exit(2)
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            print(INTERRUPTION, file=sys.stderr)
+            print(in_lines(INTERRUPTION, sys.stderr), file=sys.stderr)
         raise

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from phasezero.errors import UserError
+from phasezero.steps import in_lines
 from phasezero.validation import whole_number
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Record files, or folders of runs.")]
@@ -33,7 +34,7 @@ VIEWS = ("*.png", "*.svg", "*.pdf", "*.md", "*.html", "*.csv", "*.tex", "compari
 
 def warn(message: str) -> None:
     """Print a warning to stderr, because stdout may be piped."""
-    print(f"phasezero: warning: {message}", file=sys.stderr)
+    print(in_lines(f"phasezero: warning: {message}", sys.stderr), file=sys.stderr)
 
 
 def check_empty(words: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from phasezero.cli.options import Runs, check_file, paths_with, warn
+from phasezero.steps import working
 
 
 def report(
@@ -22,9 +23,12 @@ def report(
 
     check_file("--out", out)
     repeated: list[str] = []
-    found = each_seed_once(load_records(paths_with(FILE_NAME, runs), warn), repeated.append)
-    for message in repeated:
+    said: list[str] = []
+    with working("reading records"):
+        found = each_seed_once(load_records(paths_with(FILE_NAME, runs), said.append), repeated.append)
+        analyses = [list(analyses_beside(path, record, said.append)) for path, record in found]
+    for message in said + repeated:
         warn(message)
-    analyses = [list(analyses_beside(path, record, warn)) for path, record in found]
-    write_page([record for _, record in found], out, analyses, title=title, repeated=repeated)
+    with working("writing the page"):
+        write_page([record for _, record in found], out, analyses, title=title, repeated=repeated)
     print(out)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from phasezero.cli.options import Parallel, Root, Settings, Store, TensorBoard, parse_numbers, parse_parallel
+from phasezero.steps import in_lines
 
 
 def reproduce(
@@ -28,13 +30,14 @@ def reproduce(
     settings: Settings = None,
     tensorboard: TensorBoard = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Print each missing run with its time.")] = False,
 ) -> None:
     """Reproduce tables and figures of the paper. Repeat the command to continue after a stop."""
     from phasezero.paper.targets import TARGETS
 
     if not targets:
         for target in TARGETS.values():
-            print(f"{target.name:8}{target.title}")
+            print(in_lines(f"{target.name:8}{target.title}", sys.stdout, " " * 8))
         return
     from rich.console import Console
 
@@ -62,6 +65,7 @@ def reproduce(
         parallel=parse_parallel(parallel),
         time_limit=parse_duration(time_limit) if time_limit else None,
         dry_run=dry_run,
+        listed=listed,
         make_callback=tensorboard_callbacks(tensorboard) if tensorboard else None,
         console=console,
     )

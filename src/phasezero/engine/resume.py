@@ -68,7 +68,7 @@ def train_phases(trainer: Trainer, saving: Saving) -> Trained:
     with contextlib.ExitStack() as claim:
         if store is not None and not phases:
             key = phase_zero_key(trainer)
-            claim.enter_context(store.claim(key))
+            claim.enter_context(store.claim(key, lambda: trainer.activity.begin(trainer.stream.phases[0], "waiting")))
             clock = time.perf_counter()  # waiting for another run's phase 0 is not computing
             found = store.find(key, trainer)
             if found is not None:

@@ -29,6 +29,8 @@ class Setup:
     photos: Photos | None
     images: list[int]
     """Images to train on in each phase, times epochs."""
+    evaluated: Sequence[int] = ()
+    """Images to evaluate in each phase, roughly."""
 
 
 def check(config: RunConfig, data: ImageData) -> Setup:
@@ -51,7 +53,9 @@ def check(config: RunConfig, data: ImageData) -> Setup:
     first = int(sizes[: stream.phases[0].seen].sum())
     device = Device.choose(config.engine, config.training.first.steps(first))
     photos = choose_photos(config.engine.photos, data, device.torch)
-    return Setup(stream, device, photos, images_by_phase(config, stream, sizes.tolist()))
+    tests = np.bincount(data.test.labels, minlength=len(data.class_ids))[list(stream.order)].tolist()
+    images = images_by_phase(config, stream, sizes.tolist())
+    return Setup(stream, device, photos, images, evaluated_by_phase(config, stream, sizes.tolist(), tests))
 
 
 def prepared_for(data: ImageData, loaded: Pretrained) -> ImageData:
@@ -91,6 +95,22 @@ def images_by_phase(config: RunConfig, stream: ClassStream, class_sizes: Sequenc
         schedule = config.training.later if phase.index else config.training.first
         epochs = schedule.epochs if method.trains_later or not phase.index else 0
         totals.append(epochs * (sum(class_sizes[phase.old : phase.seen]) + kept))
+    return totals
+
+
+def evaluated_by_phase(
+    config: RunConfig, stream: ClassStream, class_sizes: Sequence[int], test_sizes: Sequence[int]
+) -> list[int]:
+    """Return the images that each phase evaluates at least: for exemplars or a frozen classifier, and for the test."""
+    rule, frozen = MemoryRule.parse(config.protocol.memory), not METHODS[config.method.name].trains_later
+    totals = []
+    for phase in stream.phases:
+        quota = rule.quota(phase.seen)
+        herded = frozen or (quota > 0 and config.protocol.selection == "herding")
+        new = sum(class_sizes[phase.old : phase.seen]) if herded else 0
+        means = sum(min(quota, size) for size in class_sizes[: phase.seen])
+        # A frozen backbone sees each test image once.
+        totals.append(new + means + sum(test_sizes[phase.old if frozen else 0 : phase.seen]))
     return totals
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from phasezero.data.images import View
 from phasezero.data.loader import BatchPlan, ImageSource
+from phasezero.engine.callbacks import Pause
 from phasezero.engine.device import COMPILATION_PAYS, Device
 from phasezero.engine.step import CapturedStep, StepProgram
 from phasezero.errors import DivergenceError
@@ -77,14 +78,23 @@ class StagePass:
             if steps >= COMPILATION_PAYS:
                 self.program.compiled_loss, self.program.compiled_size = compiled(self.program.compute_loss), size
 
-    def epoch(self, epoch: int, rng: torch.Generator) -> PendingNumber:
-        """Train one epoch (on a GPU: queue it) and return the mean loss over its images."""
+    def epoch(
+        self, epoch: int, rng: torch.Generator, report: Callable[[float, int], None] | None = None
+    ) -> PendingNumber:
+        """Train one epoch (on a GPU: queue it) and return the mean loss over its images.
+
+        `report` gets the mean loss and the images so far, a few times a second. It reads the loss from the device.
+        """
+        pause, images = Pause(), 0
         self.model.train(self.stage.batch_statistics)
         self.program.set_learning_rate(self.stage.schedule.lr_at(epoch))
         self.program.loss_sum.zero_()
         with self.gradients():
             for plan in self.batches(rng):
                 self.step(plan)
+                images += plan[-1].shape[-1]
+                if report is not None and pause.over():
+                    report(float(self.program.loss_sum) / images, images)
         return PendingNumber(self.program.loss_sum / len(self.indices))
 
     def batches(self, rng: torch.Generator) -> Iterator[BatchPlan]:

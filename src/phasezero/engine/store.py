@@ -16,7 +16,7 @@ import re
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
@@ -199,15 +199,19 @@ class PhaseZeroStore:
         return None
 
     @contextlib.contextmanager
-    def claim(self, key: str) -> Iterator[None]:
-        """Lock an entry while it is made: other runs that need the same entry wait, and then find it."""
+    def claim(self, key: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Lock an entry while it is made: other runs that need it call `wait`, wait, and then find it."""
         if fcntl is None:  # Windows: no lock, so a phase 0 may be trained twice
             yield
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         entry = Entry(self.folder, key)
         with entry.lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # released with the file, even if the process dies
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released with the file, even if the process dies
+            except BlockingIOError:
+                wait()
+                fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 yield
             finally:

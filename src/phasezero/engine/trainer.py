@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ from phasezero.data.images import ImageData, ImageSplit
 from phasezero.data.loader import ImageSource
 from phasezero.data.sources import make_source
 from phasezero.data.stream import Phase
-from phasezero.engine.callbacks import Callback, PhaseResult
+from phasezero.engine.callbacks import Activity, Callback, PhaseResult
 from phasezero.engine.device import Device
 from phasezero.engine.evaluate import Predictions, exemplar_means, pooled_features, predict, predict_from_features
 from phasezero.engine.setup import Setup, check, prepared_for
@@ -56,6 +57,8 @@ class Trainer:
         self.view = replace(data.preparation.view, brightness=config.training.brightness)
         self.train, self.train_by_class = self._make_source(data.train)
         self.test, self.test_by_class = self._make_source(data.test)
+        self.activity = Activity(self.callback)
+        self.train.watch = self.test.watch = self.activity.add
 
         self.method = METHODS[config.method.name](config.method)
         self.memory = ExemplarMemory(MemoryRule.parse(config.protocol.memory), config.protocol.selection)
@@ -175,9 +178,11 @@ class Trainer:
     def _evaluate(self, phase: Phase, training: PhaseTraining) -> PhaseResult:
         """Test the model and build the result of a phase."""
         clock = training.clock
+        self.activity.begin(phase, "test")
         with CAPTURE_LOCK:
             truth, by = predictions = self._test(phase)
             clock.lap("evaluate")
+        self.activity.end()
         record = phase_record(
             phase_sizes=self.stream.sizes[: phase.index + 1],
             confusions={name: confusion_matrix(truth, found, phase.seen) for name, found in by.items()},
@@ -213,22 +218,32 @@ class Trainer:
                 passes.append(self.make_pass(level, level.images(images)))
         mean_losses: dict[str, list[float]] = {stage_pass.stage.name: [] for stage_pass in passes}
         epochs, images_counted = stage.schedule.epochs, len(indices) if is_main else 0
+        on_cpu = self.device.torch.type == "cpu"
 
         def start(epoch: int) -> list[PendingNumber]:
-            purpose = (self.config.seed, "batches", phase.index)
-            return [stage_pass.epoch(epoch, generator(*purpose, stage_pass.stage.name, epoch)) for stage_pass in passes]
+            return [run_epoch(stage_pass, epoch) for stage_pass in passes]
 
-        under_way = start(0) if epochs else []
+        def run_epoch(stage_pass: StagePass, epoch: int) -> PendingNumber:
+            name, counts = stage_pass.stage.name, is_main and stage_pass is passes[0]
+
+            def report(loss: float, images: int) -> None:
+                self.callback.on_batch_end(phase, name, epoch, epochs, loss, images if counts else 0)
+
+            rng = generator(self.config.seed, "batches", phase.index, name, epoch)
+            return stage_pass.epoch(epoch, rng, report if on_cpu else None)
+
+        self.activity.end()
+        # A GPU never waits: there the losses of an epoch are read once the next epoch is queued.
+        started, ahead = deque[list[PendingNumber]](), 0 if on_cpu else 1
         for epoch in range(epochs):
-            # The losses of an epoch are read once the next epoch is queued, so the device never waits.
-            following = start(epoch + 1) if epoch + 1 < epochs else []
-            means = [float(loss) for loss in under_way]
+            for following in range(epoch + len(started), min(epoch + ahead + 1, epochs)):
+                started.append(start(following))
+            means = [float(loss) for loss in started.popleft()]
             for stage_pass, mean in zip(passes, means, strict=True):
                 where = f"phase {phase.index}, stage {stage_pass.stage.name!r}, epoch {epoch}"
                 check_divergence(mean, self.config.engine.loss_limit, where, stage_pass.stage)
                 mean_losses[stage_pass.stage.name].append(mean)
             self.callback.on_epoch_end(phase, stage.name, epoch, epochs, means[0], images_counted)
-            under_way = following
         for stage_pass in passes:
             self.capture_seconds += stage_pass.program.capture_seconds
             stage_pass.close()
@@ -317,9 +332,12 @@ class _PhaseImages:
         return self.trainer.train_by_class[: self.phase.seen]
 
     def choose_exemplars(self) -> Sequence[Tensor]:
+        if self.quota:
+            self.trainer.activity.begin(self.phase, "exemplars")
         return self.trainer.memory.choose(self.kept, self.new, self.trainer.train_features, self.generator("exemplars"))
 
     def class_features(self, position: int) -> Tensor:
+        self.trainer.activity.begin(self.phase, "features")
         return self.trainer.train_features(self.trainer.train_by_class[position])
 
     def generator(self, purpose: str) -> torch.Generator:

@@ -93,6 +93,7 @@ def run_jobs(
             while failure is None and len(running) < workers and (following := next(waiting, None)):
                 place, job = following
                 if job.fits:
+                    callback_of(place)
                     running[pool.submit(job.outcome, _Messenger(place, news), keep_going)] = place
             if not running:
                 break

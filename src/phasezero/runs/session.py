@@ -23,7 +23,7 @@ from phasezero.records.analysis import analysis_name
 from phasezero.records.files import remove_unfinished, slug, writable, write_whole
 from phasezero.records.run import FILE_NAME, Record, read_record, write_record
 from phasezero.runs.parallel import run_jobs, shared_device, workers_for
-from phasezero.runs.progress import RunProgress, TotalProgress, make_progress
+from phasezero.runs.progress import Display
 from phasezero.runs.run import Job
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -99,22 +99,33 @@ def run_all(
         )
         for place, config in waiting.items()
     }
-    with writable(folder), writable(store if waiting else None, "--store"), make_progress(console) as progress:
+    display = Display(
+        console,
+        configs,
+        setups,
+        waiting=list(waiting),
+        reusing=[place for place in waiting if store is not None and phase_zeros[place] in phase_zeros[:place]],
+        at_once=workers,
+    )
+    with writable(folder), writable(store if waiting else None, "--store"), display:
         for place in waiting:
             remove_unfinished(targets[place])
         for name in views:
             remove_unfinished(folder, name)
         if not resume:
             make_room([folder / name for name in views], targets)
-        total = TotalProgress(progress, {place: sum(setups[place].images) for place in waiting})
+        if left:
+            runs = jobs[next(iter(jobs))].title if len(left) == 1 else f"{len(left)} runs, {workers} at once"
+            display.say(f"{runs}, into {folder}")
 
         def callback_of(place: int) -> Callback:
-            bar = RunProgress(total, configs[place], place, len(configs))
-            return CallbackList([bar, make_callback(configs[place])]) if make_callback else bar
+            followed = display.run(place)
+            return CallbackList([followed, make_callback(configs[place])]) if make_callback else followed
 
         say = functools.partial(console.print, "note:", markup=False, soft_wrap=True)
         diverged: dict[int, str] = {}
         for place, outcome in run_jobs(jobs, workers, callback_of, keep_going, say):
+            display.active.pop(place, None)  # a run that diverged has no last phase
             write_whole(targets[place] / "config.yaml", configs[place].to_yaml())
             if isinstance(outcome, DivergenceError):
                 diverged[place] = str(outcome)
