@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,8 +19,10 @@ from phasezero.report.style import COLUMN, place_legend, plain_text, write_figur
 HEIGHT = 1.75  # inches of a panel
 PLAIN = "plain"
 """The name of a phase 0 without strategies."""
-FILLS = ("full", "left", "top", "right", "bottom")
-"""The filled half of a marker, by strategies: plain, then the others in the order of the board; further ones have a black edge."""
+FILLS: tuple[Any, ...] = ("full", "left", "top", "right", "bottom")
+"""The filled half of a marker, by strategies: plain first, then the others in the board's order.
+
+Further strategies start again, with a black edge."""
 LABEL = 0.075  # the height of a label, as a share of a panel's
 
 
@@ -36,11 +39,19 @@ class Point:
 
 @dataclass(frozen=True)
 class PublishedLine:
-    """A published number. The look is its method's, or None for another setting than the runs' (open)."""
+    """A published number in the look of its method, or dotted if its setting is another than the runs' (open)."""
 
     label: str
     average: float
     look: Look | None
+
+    @property
+    def colour(self) -> str:
+        return self.look.colour if self.look else "0.35"
+
+    @property
+    def stroke(self) -> Any:
+        return self.look.stroke if self.look else ":"
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,12 @@ def _range(counts: Iterable[int]) -> str:
 def _marker(shape: str, colour: str, strategies: int) -> Line2D:
     """Return the marker of a method in its colour, filled by the place of its strategies."""
     edge = colour if strategies < len(FILLS) else "black"
-    options = {"color": colour, "markerfacecoloralt": "white", "markeredgecolor": edge, "markeredgewidth": 0.7}
+    options: dict[str, Any] = {
+        "color": colour,
+        "markerfacecoloralt": "white",
+        "markeredgecolor": edge,
+        "markeredgewidth": 0.7,
+    }
     fill = FILLS[strategies % len(FILLS)]
     return Line2D([], [], linestyle="", marker=shape, markersize=6, fillstyle=fill, zorder=3, **options)
 
@@ -104,21 +120,13 @@ def _draw_lines(axes: Axes, lines: Sequence[PublishedLine]) -> None:
     """Draw published numbers, with labels in the right margin that are moved apart where they would overlap."""
     ordered = sorted(lines, key=lambda line: line.average)
     for line in ordered:
-        colour, stroke = (line.look.colour, (0, line.look.dash)) if line.look else ("0.35", ":")
-        axes.axhline(line.average, color=colour, linestyle=stroke, linewidth=0.9, zorder=1)
+        axes.axhline(line.average, color=line.colour, linestyle=line.stroke, linewidth=0.9, zorder=1)
     low, high = axes.get_ylim()
     heights = apart([(line.average - low) / (high - low) for line in ordered], LABEL)
     for line, height in zip(ordered, heights, strict=True):
-        colour = line.look.colour if line.look else "0.35"
-        axes.plot(
-            [1, 1.03, 1.05],
-            [(line.average - low) / (high - low), height, height],
-            transform=axes.transAxes,
-            color=colour,
-            linewidth=0.5,
-            clip_on=False,
-        )
-        text = axes.text(1.06, height, "", fontsize=6, color=colour, va="center", transform=axes.transAxes)
+        place = [(line.average - low) / (high - low), height, height]
+        axes.plot([1, 1.03, 1.05], place, transform=axes.transAxes, color=line.colour, linewidth=0.5, clip_on=False)
+        text = axes.text(1.06, height, "", fontsize=6, color=line.colour, va="center", transform=axes.transAxes)
         plain_text(text, line.label)
 
 

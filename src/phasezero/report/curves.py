@@ -60,6 +60,6 @@ def _mark_averages(lines: Sequence[Line], axes: Axes) -> None:
     for line in lines:
         for at, mean, _ in line.published:
             ours = [(x, sum(values) / len(values)) for x, values in line.points]
-            axes.plot(*zip(*ours, (at, mean), strict=True), color=line.look.colour, linestyle=(0, line.look.dash or None))
+            axes.plot(*zip(*ours, (at, mean), strict=True), color=line.look.colour, linestyle=line.look.stroke)
     axes.set_xticks([0, 1], ["ours", "paper"], rotation=90)
     axes.set_xlim(-0.6, 1.6)

@@ -58,6 +58,11 @@ class Look:
     marker: str
     dash: Dash = ()
 
+    @property
+    def stroke(self) -> str | tuple[int, Dash]:
+        """Return matplotlib's line style."""
+        return (0, self.dash) if self.dash else "-"
+
 
 def method_look(method: str, strategies: Sequence[str] = ()) -> Look:
     """Return how a method with these phase-0 strategies is drawn."""

@@ -1,10 +1,11 @@
-"""Figures of lines: the mean of some runs at each x, their deviation, and the paper's own points where they are known."""
+"""Figures of lines: means of runs with their deviations, and the paper's own points where they are known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -93,9 +94,12 @@ def draw_line(axes: Axes, line: Line) -> Line2D:
     spread = [mean_and_deviation(values)[:2] for _, values in line.points]
     means = [mean for mean, _ in spread]
     every = -(-len(means) // MOST_MARKERS) or None
-    stroke = (0, look.dash) if look.dash else "-"
-    options = {"marker": look.marker, "markevery": every, "markersize": SIZE * LARGER.get(look.marker, 1)}
-    (drawn,) = axes.plot(x, means, color=look.colour, linestyle=stroke, zorder=3, **options)
+    options: dict[str, Any] = {
+        "marker": look.marker,
+        "markevery": every,
+        "markersize": SIZE * LARGER.get(look.marker, 1),
+    }
+    (drawn,) = axes.plot(x, means, color=look.colour, linestyle=look.stroke, zorder=3, **options)
     known = [(at, mean - off, mean + off) for at, (mean, off) in zip(x, spread, strict=True) if off is not None]
     if known:
         places, low, high = zip(*known, strict=True)
@@ -112,7 +116,12 @@ def draw_line(axes: Axes, line: Line) -> Line2D:
 def hollow(marker: str, colour: str, *place: float) -> Line2D:
     """Return a hollow marker, which shows a published number, or its entry in a legend."""
     size = 1.1 * SIZE * LARGER.get(marker, 1)
-    edge = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 0.9, "markersize": size}
+    edge: dict[str, Any] = {
+        "markerfacecolor": "white",
+        "markeredgecolor": colour,
+        "markeredgewidth": 0.9,
+        "markersize": size,
+    }
     return Line2D(place[:1], place[1:], linestyle="", marker=marker, zorder=5, **edge)
 
 
