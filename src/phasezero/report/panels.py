@@ -104,7 +104,7 @@ def draw_line(axes: Axes, line: Line) -> Line2D:
     if known:
         places, low, high = zip(*known, strict=True)
         if 1 < len(known) == len(means):
-            axes.fill_between(places, low, high, color=look.colour, alpha=0.18, linewidth=0)
+            axes.fill_between(places, low, high, color=look.colour, alpha=0.15, linewidth=0)
         else:  # a band would narrow at points with a single run, as if these were certain
             axes.vlines(places, low, high, color=look.colour, linewidth=1)
     for at, mean, deviation in line.published:

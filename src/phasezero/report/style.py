@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ COLUMN, PAGE = 3.3, 6.9
 WIDTHS = (60, 48, 36, 24, 12)
 """Characters of a line of a legend, to choose from."""
 MOST_COLUMNS = 5  # of a legend
+FOLDED = 1.25  # how much higher a legend may be if its labels then need no folding
 
 
 def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = "") -> list[Path]:
@@ -106,14 +108,15 @@ def place_legend(
         if fits and not any(_touches(shape, box) for shape in _shapes(inside)):
             return
         legend.remove()
+    below = partial(_legend, figure, handles, labels, title, loc="outside lower center")
     found = []
     for columns, width in product(range(1, min(MOST_COLUMNS, len(labels)) + 1), WIDTHS):
-        legend = _legend(figure, handles, labels, title, width, loc="outside lower center", ncols=columns)
-        box = legend.get_window_extent()
-        found.append((box.width > figure.bbox.width, box.height, columns, -width))
+        legend = below(width, ncols=columns)
+        box, worse = legend.get_window_extent(), FOLDED if max(map(len, labels)) > width else 1
+        found.append((box.width > figure.bbox.width, box.height * worse, columns, -width))
         legend.remove()
-    _, height, columns, width = min(found)
-    _legend(figure, handles, labels, title, -width, loc="outside lower center", ncols=columns)
+    *_, columns, width = min(found)
+    height = below(-width, ncols=columns).get_window_extent().height
     figure.set_figheight(figure.get_figheight() + height / figure.dpi)
 
 
