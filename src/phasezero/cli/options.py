@@ -28,7 +28,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Model = Annotated[Path, typer.Option("--model", "-m", help="Folder of the model.")]
 Photos = Annotated[Path, typer.Argument(metavar="PHOTOS", help="Folder with a folder of photos for each class.")]
 
-VIEWS = ("*.png", "*.svg", "*.pdf", "*.md", "*.html", "*.csv", "*.tex", "comparison*.json")
+VIEWS = ("*.png", "*.svg", "*.pdf", "*-caption.txt", "*.md", "*.html", "*.csv", "*.tex", "comparison*.json")
 """Files that commands make from runs and write next to them."""
 
 

@@ -169,7 +169,7 @@ def show_analyses(
         for path in paths:
             Console(soft_wrap=True).print(f"wrote {path}", markup=False, highlight=False)
 
-    def draw(name: str, make: Callable[..., None], **options: Any) -> None:
+    def draw(name: str, make: Callable[..., list[Path]], **options: Any) -> None:
         make = partial(make, analyses, split=split, form=form, **options)
         with working(f"drawing {name}"):
             written = write_every_format(folder / f"{name}{suffix}", make)

@@ -157,7 +157,12 @@ def markdown(grid: Grid) -> str:
     rule = ["---" if grid.holds_words(place) else "---:" for place in range(len(header))]
     escaped = [[_markdown_text(cell).replace("|", r"\|") for cell in line] for line in (header, rule, *rows)]
     table = "".join(f"| {' | '.join(line)} |\n" for line in escaped)
-    return f"{table}\n{_markdown_text(grid.caption)}\n" if grid.caption else table
+    return f"{table}\n{paragraph(grid.caption)}" if grid.caption else table
+
+
+def paragraph(text: str) -> str:
+    """Return a paragraph of Markdown, ending in a newline."""
+    return f"{_markdown_text(text)}\n"
 
 
 def _markdown_text(text: str) -> str:

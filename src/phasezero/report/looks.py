@@ -26,6 +26,9 @@ METHOD_LOOKS = {
 OTHER_LOOKS = (("#4C5B8F", "#A3B1E6", "d"), ("#7D6A3A", "#CDB878", "H"), ("#3F7C85", "#86C9D3", "8"))
 """The looks of methods from plug-ins, chosen by name, so that each has the same in all figures."""
 
+VALUES_LOOK = ("#4C5B8F", "#A3B1E6", "o")
+"""The look of lines that are values of a setting, such as eta, over all methods: in shades of a colour."""
+
 ORACLE = "joint"
 """The method whose look an oracle has: both learn all classes at once."""
 
@@ -55,6 +58,11 @@ class Look:
     marker: str
     dash: Dash = ()
 
+    @property
+    def stroke(self) -> str | tuple[int, Dash]:
+        """Return matplotlib's line style."""
+        return (0, self.dash) if self.dash else "-"
+
 
 def method_look(method: str, strategies: Sequence[str] = ()) -> Look:
     """Return how a method with these phase-0 strategies is drawn."""
@@ -66,6 +74,11 @@ def looks_among(models: Sequence[tuple[str, Sequence[str]]]) -> list[Look]:
     """Return the looks of a figure's lines, each a method with its strategies; equal models get shades of a colour."""
     looks = [method_look(method, strategies) for method, strategies in models]
     return [_varied(look, looks[:place].count(look), looks.count(look)) for place, look in enumerate(looks)]
+
+
+def looks_of_values(count: int) -> list[Look]:
+    """Return the looks of lines for the values of a setting in their order: from a light to a dark shade."""
+    return [_varied(Look(*VALUES_LOOK), place, count) for place in range(count)]
 
 
 def _varied(look: Look, place: int, count: int) -> Look:
