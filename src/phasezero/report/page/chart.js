@@ -14,11 +14,12 @@ function ticks(low, high, most) {
   return { step, found };
 }
 
+// 1, 2 and 5 times the powers of ten, or equal steps where the axis has few of these.
 function logTicks(low, high) {
   const found = [];
   for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++)
-    found.push(...[1, 2, 5].map((factor) => Number(`${factor}e${power}`)));
-  return found.filter((tick) => low <= tick && tick <= high);
+    found.push(...[1, 2, 5].map((factor) => Number(`${factor}e${power}`)).filter((tick) => low <= tick && tick <= high));
+  return found.length > 2 ? found : ticks(low, high, 8).found;
 }
 
 const pointAt = (line, place) => line.points.find((point) => point[0] === place);
@@ -97,7 +98,7 @@ function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "
     const entries = listed.map(([look, label], place) => {
       const [x, y] = [Math.floor(place / rows) * (width / columns), top + (place % rows) * ROW];
       const text = draw("text", { class: "entry", x: 46, y: 11 }, clipped(label, width / columns - 54));
-      const entry = draw("g", { transform: `translate(${x.toFixed(1)} ${y})` }, look && draw("g", {}, strokeOf(look)), text);
+      const entry = draw("g", { transform: `translate(${x.toFixed(1)} ${y})` }, look && draw("g", {}, scatter ? marker(look, 19, 7, 1.3) : strokeOf(look)), text);
       if (look) coloured(entry.firstChild, look);
       return entry;
     });
@@ -134,7 +135,7 @@ function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "
     const points = distinct(xs).sort((a, b) => a - b);
     const apart = (places) => places.every((value, at) => at === 0 || x(value) - x(places[at - 1]) >= 30);
     let across = points;
-    if (scatter) across = [logTicks(first, last), logTicks(first, last).filter((tick) => /^1/.test(tick))].find(apart) ?? [];
+    if (scatter) across = [logTicks(first, last), logTicks(first, last).filter((tick) => String(tick).startsWith("1"))].find(apart) ?? [];
     else if (!apart(points)) across = ticks(first, last, Math.floor((right - room.left) / 52)).found.filter(Number.isInteger);
     const names = legend(width, height + 6);
     const whole = height + 6 + names.height;
@@ -171,7 +172,7 @@ function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "
           banded && draw("path", { class: "band", d: `M${[...trace(over), ...trace(under).reverse()].join("L")}Z` }),
           points.length === 1 && stroke("whisker", x(only[0]), y(over(only)), x(only[0]), y(under(only))),
           draw("path", { class: "curve", d: `M${trace((point) => point[1]).join("L")}`, "stroke-dasharray": dashes(look) }),
-          points.filter((_, place) => place % every === 0).map((point) => marker(look, x(point[0]), y(point[1]))),
+          points.filter((_, place) => place % every === 0).map((point) => marker(look, x(point[0]), y(point[1]), scatter ? 1.5 : 1)),
         );
         return coloured(group, look);
       }),

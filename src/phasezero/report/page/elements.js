@@ -53,14 +53,14 @@ function save(name, suffix, data) {
 }
 const downloads = (what, makers) =>
   make(
-    "p",
+    "span",
     { class: "downloads" },
     Object.entries(makers).map(([suffix, start]) =>
       button(suffix.toUpperCase(), start, { "aria-label": `Download ${suffix.toUpperCase()}: ${what}` }),
     ),
   );
 
-// A column is {name, get: row => text, number, [mean, deviation] or null, show: row => text or nodes, number, digits}.
+// A column is {name, get: row => text, number, [mean, deviation] or null, show: row => text or nodes, number, digits, kind}.
 // `sections` are [heading, rows] pairs; rows are sorted within their section. `csv` are other columns for the file.
 function table(caption, columns, sections, { id = "", kind = "", csv = columns, sortable = true } = {}) {
   const all = sections.flatMap(([, rows]) => rows);
@@ -93,7 +93,7 @@ function table(caption, columns, sections, { id = "", kind = "", csv = columns, 
           columns.map((column, place) =>
             make(
               place ? "td" : "th",
-              { scope: place ? null : "row", class: column.number ? "number" : null },
+              { scope: place ? null : "row", class: column.number ? "number" : column.kind },
               shown(column, row),
             ),
           ),
@@ -119,14 +119,16 @@ function table(caption, columns, sections, { id = "", kind = "", csv = columns, 
     [...whole.tBodies].forEach((old) => old.remove());
     whole.append(...sections.map((section) => body(section, order)));
   }
+  const file = id || caption.slice(0, 50);
+  const tools = downloads(caption, { csv: () => save(`phasezero ${file}`, "csv", tableText(csv, sections)) });
   const whole = make(
     "table",
     { id: id || null, class: kind || null },
-    make("caption", {}, make("span", { class: "stay" }, caption)),
+    make("caption", {}, make("span", { class: "stay" }, caption, " ", tools)),
     make("thead", {}, make("tr", {}, heads)),
     sections.map((section) => body(section, null)),
   );
-  return framed(whole, caption, downloads(caption, { csv: () => save(id || caption.slice(0, 50), "csv", tableText(csv, sections)) }));
+  return framed(whole, caption);
 }
 
 function tableText(columns, sections) {
@@ -148,24 +150,24 @@ function tableText(columns, sections) {
 
 // A table that is wider than its container ends with a whole column, so that nothing is cut, and a line below it
 // shows how many more columns there are.
-function framed(whole, caption, tools) {
+function framed(whole, caption) {
   const scroll = make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, whole);
   const more = make("p", { class: "more", "aria-hidden": "true", hidden: true });
   const place = make("div", {}); // as wide as there is room, and never higher: what fit() does cannot resize it
-  const heads = [...whole.tHead.rows[0].cells];
-  const end = (head) => head.offsetLeft + head.offsetWidth;
+  const [, ...heads] = whole.tHead.rows[0].cells; // the first column stays
+  const end = (head) => head.getBoundingClientRect().right - scroll.getBoundingClientRect().left;
   function count() {
-    const hidden = heads.filter((head) => end(head) > scroll.scrollLeft + scroll.clientWidth + 1).length;
+    const hidden = heads.filter((head) => end(head) > scroll.clientWidth + 1).length;
     more.hidden = hidden === 0;
     more.textContent = `${plural(hidden, "more column")} \u2192`;
   }
   function fit() {
     scroll.style.width = "";
-    const cut = heads.findIndex((head) => end(head) > scroll.clientWidth + 1);
-    if (cut > 1) scroll.style.width = `${end(heads[cut - 1])}px`;
+    const cut = heads.findIndex((head) => end(head) + scroll.scrollLeft > scroll.clientWidth + 1);
+    if (cut > 0) scroll.style.width = `${end(heads[cut - 1]) + scroll.scrollLeft}px`;
     count();
   }
   scroll.addEventListener("scroll", count, { passive: true });
   new ResizeObserver(fit).observe(place);
-  return make("div", { class: "framed" }, tools, place, scroll, more);
+  return make("div", {}, place, scroll, more);
 }

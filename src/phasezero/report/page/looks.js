@@ -69,8 +69,12 @@ function coloured(element, look) {
   return element;
 }
 const dashes = (look, width = 2) => look.dash.map((length) => length * width).join(" ") || null;
-const marker = (look, x, y) =>
-  draw("path", { d: MARKERS[look.marker] ?? MARKERS.o, class: "marker", transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` });
+const marker = (look, x, y, size = 1) =>
+  draw("path", {
+    d: MARKERS[look.marker] ?? MARKERS.o,
+    class: "marker",
+    transform: `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${size})`,
+  });
 const strokeOf = (look) => [
   draw("path", { d: "M1 7H37", class: "curve", "stroke-dasharray": dashes(look) }),
   marker(look, 19, 7),

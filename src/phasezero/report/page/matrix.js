@@ -149,7 +149,7 @@ function confusionView() {
     const longest = Math.min(LONGEST_NAME, Math.max(...labels.map(textWidth)));
     const scale = 58; // room for the colours
     const named = (width - 26 - longest - scale) / seen >= NAMED_CELL;
-    const edge = 26 + (named ? longest : 28);
+    const edge = 26 + (named ? longest : 22);
     const side = Math.min(width - edge - scale, seen * 44); // few classes need no more
     const step = side / seen;
     [target.width, target.height] = [width, side + edge + 6].map((length) => Math.round(length * ratio));

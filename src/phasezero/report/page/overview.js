@@ -21,8 +21,8 @@ function facts() {
   byId("shared-time").hidden = !shared;
   byId("shared-time").textContent =
     runs.length > 1
-      ? `Some runs shared their machine with others at the same time. Machine time counts each second of a machine once. Without sharing it out, the runs’ own durations add up to ${added}.`
-      : `This run took ${added} from start to end. It shared the machine with other runs; machine time is its share.`;
+      ? `Machine time counts every second of a machine once, also when runs trained side by side. The times of all runs from start to end add up to ${added}.`
+      : `This run took ${added} from start to end. It trained side by side with other runs; machine time is its share.`;
   byId("made").textContent =
     `Made by phasezero ${content.version} from ${plural(runs.length, "run record")}. ` +
     "This file is self-contained. A link to it keeps the search, the filters and what is shown.";
@@ -89,6 +89,7 @@ function filters() {
 function showFilters() {
   for (const name of ["q", "by", ...Object.keys(FILTERS)]) if (byId(name).value !== state[name]) byId(name).value = state[name];
   const count = (found, all) => (found < all ? `${found} of ${plural(all, "group")}` : plural(all, "group"));
+  byId("matches").hidden = groups.length < 2;
   byId("matches").textContent = view.matching.length ? count(view.matching.length, groups.length) : "No run matches";
   byId("filters-summary").textContent = `Search and filters${view.filtered ? ` (${view.filtered})` : ""}`;
   byId("clear").hidden = view.filtered === 0;
@@ -147,6 +148,7 @@ function headline() {
     best: Math.max(...members.map((group) => averageOf(group) ?? -1)),
   }));
   const rows = cells.sort((a, b) => b.paper - a.paper || (a.paper ? 0 : b.best - a.best));
+  shortNames(rows.map(({ name }) => name)).forEach((short, at) => (rows[at].short = short));
   const most = state.rows === "all" ? rows.length : MOST_ROWS;
   const steps = distinct(block.map((group) => group.step)).sort((a, b) => b - a);
   const at = (step, get) => (row) => (row.of.has(step) ? get(row.of.get(step)) : null);
@@ -154,19 +156,13 @@ function headline() {
   const gap = (group) => resultsOf(group)?.gap ?? null;
   const theirs = (group) => (group.paper ? [group.paper.mean, group.paper.sd] : null);
   const cell = (group) => [
-    make("span", { class: "ours" }, spread(ours(group))),
-    make(
-      "span",
-      { class: "theirs" },
-      numbersOf(group).n > 1 ? `n=${numbersOf(group).n}` : "n=1",
-      theirs(group) && ` · paper ${fixed(theirs(group)[0])}`,
-      gap(group) !== null && make("b", {}, ` ${signed(gap(group))}`),
-    ),
+    make("span", { class: "ours" }, make("b", {}, spread(ours(group))), numbersOf(group).n > 1 && ` n=${numbersOf(group).n}`),
+    group.paper && make("span", { class: "theirs" }, `paper ${fixed(group.paper.mean)}`, gap(group) !== null && ` ${signed(gap(group))}`),
   ];
   const first = { name: "method", get: (row) => row.name };
   const lookOf = (row) => [...row.of.values()].map(view.lookOf).find(Boolean) ?? null;
   const columns = [
-    { ...first, show: (row) => named(lookOf(row), brief(row.name), row.name) },
+    { ...first, show: (row) => make("span", { class: lookOf(row) ? null : "blank" }, named(lookOf(row), row.short, row.name)) },
     ...steps.map((step) => ({ name: `S=${step}`, number: true, get: at(step, ours), show: (row) => at(step, cell)(row) ?? "–" })),
   ];
   const csv = [
@@ -180,8 +176,8 @@ function headline() {
   ];
   const [any] = block;
   const caption =
-    `${any.data}, B=${any.base}, memory ${any.conditions.memory}: percent, mean ± sample standard deviation over n seeds` +
-    `${published(block) ? ", with the paper’s mean and the gap to it" : ""}; classifier: ${classifierName(block)}`;
+    `${any.data}, B=${any.base}, memory ${any.conditions.memory}: percent, mean ± sample standard deviation over n seeds, or a single seed` +
+    `${published(block) ? "; below, the paper’s mean and our gap to it" : ""}; classifier: ${classifierName(block)}`;
   refill(byId("headline-table"), table(caption, columns, [[null, rows.slice(0, most)]], { id: "headline-rows", kind: "headline", csv }));
   const expand = (all) => change({ rows: all ? "all" : "" });
   const sources = distinct(block.filter((group) => group.paper).map(({ paper }) => paper.source));

@@ -89,7 +89,6 @@ facts();
 filters();
 sections();
 theme();
-if (!groups.some((group) => group.step !== null)) state.open = ["results"]; // there is no table of methods and S
 derive();
 render();
 follow();

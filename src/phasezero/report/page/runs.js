@@ -48,7 +48,7 @@ async function forgotten(run) {
     { name: "best %", number: true, digits: 1, get: ({ best }) => best },
     { name: "at the end %", number: true, digits: 1, get: ({ end }) => end },
     { name: "lost, points", number: true, digits: 1, get: ({ lost }) => lost },
-    { name: "now taken for", get: ({ called }) => called.join(", ") },
+    { name: "now taken for", kind: "words", get: ({ called }) => called.join(", ") },
   ];
   refill(
     box,
@@ -128,7 +128,7 @@ function time(run) {
       : make(
           "p",
           { class: "notes" },
-          `This run took ${duration(total)} from start to end. It shared the machine with other runs; its share of the machine’s time is ${duration(share)}.`,
+          `This run took ${duration(total)} from start to end. It trained side by side with other runs; its share of the machine’s time is ${duration(share)}.`,
         ),
     reused ? make("p", { class: "notes" }, "Phase 0 came out of the store; its seconds are not in the run’s total.") : "",
   );
@@ -136,7 +136,10 @@ function time(run) {
 
 function setupSection() {
   const names = distinct(runs.flatMap((run) => Object.keys(run.environment))).filter((key) => key !== "device"); // the device's name says more
-  const text = (run, key) => String(run.environment[key] ?? "–");
+  const text = (run, key) => {
+    const value = run.environment[key] ?? "–";
+    return typeof value === "object" ? JSON.stringify(value) : String(value);
+  };
   const title = (key) => key.replace("_name", "");
   return () => {
     const own = view.runs;
@@ -149,7 +152,11 @@ function setupSection() {
       time("machine time", machineSeconds),
       ...(shared ? [time("start to end", (run) => run.timing.seconds_total)] : []),
       { name: "phase 0", get: (run) => (run.timing.reused_phase_zero ? "from the store" : "trained") },
-      { name: "started (UTC)", get: (run) => run.timing.started.slice(0, 16).replace("T", " ") },
+      {
+        name: "started (UTC)",
+        get: (run) => run.timing.started.slice(0, 16).replace("T", " "),
+        show: (run) => run.timing.started.slice(0, 16).replace("T", "\u00a0"),
+      },
       ...names.filter((key) => !same.includes(key)).map((key) => ({ name: title(key), get: (run) => text(run, key) })),
     ];
     refill(
@@ -157,7 +164,7 @@ function setupSection() {
       make("p", { class: "lead" }, own.length > 1 ? "The same for all runs:" : "This run:"),
       make("dl", { class: "facts" }, own.length ? same.map((key) => fact(title(key), text(own[0], key))) : []),
       table("When each run was computed, how long it took, and where the runs differ", columns, [[null, own]], { id: "setup-rows" }),
-      shared ? make("p", { class: "notes" }, "The machine time of a run that shared its machine is its share.") : "",
+      shared ? make("p", { class: "notes" }, "Runs that trained side by side share the machine’s time: the machine time of such a run is its share.") : "",
     );
   };
 }

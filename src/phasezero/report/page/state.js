@@ -41,18 +41,17 @@ const START = {
   phase: "", // of its confusion matrix; the last if empty
   after: "", // the phase of the spectra
   split: "train",
-  open: [], // sections
+  // Sections. A single run is what its page is about, and without B and S there is no table of methods and S.
+  open: runs.length === 1 ? ["run"] : groups.some((group) => group.step !== null) ? [] : ["results"],
 };
 const state = { ...START };
 const LISTS = ["shown", "open"];
 
 function writtenState() {
   const written = new URLSearchParams();
-  for (const [name, value] of Object.entries(state)) {
-    if (LISTS.includes(name) && value) {
-      if (value.length || name === "shown") written.set(name, value.join(".") || "none");
-    } else if (value !== START[name] && value !== null) written.set(name, value);
-  }
+  const text = (name, value) => (LISTS.includes(name) ? (value?.join(".") ?? null) : value);
+  for (const [name, value] of Object.entries(state))
+    if (text(name, value) !== text(name, START[name])) written.set(name, text(name, value) || "none");
   return written.toString();
 }
 
