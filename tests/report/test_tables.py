@@ -162,4 +162,4 @@ def test_records_of_plug_ins_that_are_not_loaded_are_shown() -> None:
     assert cells([stranger], classifier="tree")[1][3] == "50.00"
     assert any("data set: cifar100" in warning for warning in comparison_warnings([make_record(), stranger]))
     group = page_content([make_record(), stranger])["groups"][1]
-    assert (group["own"], group["paper"], group["results"]["tree"]["last"]) == ("head", None, [50.0, None])
+    assert (group["own"], group["paper"], group["all"]["results"]["tree"]["last"]) == ("head", None, (50.0, None))

@@ -18,7 +18,9 @@ function ticks(low, high, most) {
 function logTicks(low, high) {
   const found = [];
   for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++)
-    found.push(...[1, 2, 5].map((factor) => Number(`${factor}e${power}`)).filter((tick) => low <= tick && tick <= high));
+    found.push(
+      ...[1, 2, 5].map((factor) => Number(`${factor}e${power}`)).filter((tick) => low <= tick && tick <= high),
+    );
   return found.length > 2 ? found : ticks(low, high, 8).found;
 }
 
@@ -26,10 +28,8 @@ const pointAt = (line, place) => line.points.find((point) => point[0] === place)
 const short = (value, step) => fixed(value, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
 
 const ruler = document.createElement("canvas").getContext("2d");
-function textWidth(text) {
-  ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-  return ruler.measureText(text).width;
-}
+ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+const textWidth = (text) => ruler.measureText(text).width;
 function clipped(text, room) {
   let end = text.length;
   while (end > 1 && textWidth(text.slice(0, end)) > room - (end < text.length ? 12 : 0)) end--;
@@ -98,7 +98,12 @@ function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "
     const entries = listed.map(([look, label], place) => {
       const [x, y] = [Math.floor(place / rows) * (width / columns), top + (place % rows) * ROW];
       const text = draw("text", { class: "entry", x: 46, y: 11 }, clipped(label, width / columns - 54));
-      const entry = draw("g", { transform: `translate(${x.toFixed(1)} ${y})` }, look && draw("g", {}, scatter ? marker(look, 19, 7, 1.3) : strokeOf(look)), text);
+      const entry = draw(
+        "g",
+        { transform: `translate(${x.toFixed(1)} ${y})` },
+        look && draw("g", {}, scatter ? marker(look, 19, 7, 1.3) : strokeOf(look)),
+        text,
+      );
       if (look) coloured(entry.firstChild, look);
       return entry;
     });
@@ -113,7 +118,9 @@ function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "
     const height = Math.round(among(width * 0.52, 270, 440));
     const room = { right: 18, top: 30, bottom: 44 };
     const xs = lines.flatMap((line) => line.points.map(([x]) => x));
-    const ys = lines.flatMap((line) => line.points.flatMap(([, y, deviation]) => [y - (deviation ?? 0), y + (deviation ?? 0)]));
+    const ys = lines.flatMap((line) =>
+      line.points.flatMap(([, y, deviation]) => [y - (deviation ?? 0), y + (deviation ?? 0)]),
+    );
     levels.forEach((level) => ys.push(level.value));
     if (!xs.length) {
       xs.push(1, 2);
@@ -130,16 +137,21 @@ function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "
     room.left = 11 + 7 * Math.max(5, ...marks.map((text) => text.length)); // 7: of a digit
     const [right, floor] = [width - room.right, height - room.bottom];
     const along = scatter ? Math.log10 : (value) => value;
-    const x = (value) => room.left + ((along(value) - along(first)) / (along(last) - along(first))) * (right - room.left);
+    const x = (value) =>
+      room.left + ((along(value) - along(first)) / (along(last) - along(first))) * (right - room.left);
     const y = (value) => floor - ((value - low) / (high - low)) * (floor - room.top);
     const points = distinct(xs).sort((a, b) => a - b);
     const apart = (places) => places.every((value, at) => at === 0 || x(value) - x(places[at - 1]) >= 30);
     let across = points;
-    if (scatter) across = [logTicks(first, last), logTicks(first, last).filter((tick) => String(tick).startsWith("1"))].find(apart) ?? [];
-    else if (!apart(points)) across = ticks(first, last, Math.floor((right - room.left) / 52)).found.filter(Number.isInteger);
+    if (scatter)
+      across =
+        [logTicks(first, last), logTicks(first, last).filter((tick) => String(tick).startsWith("1"))].find(apart) ?? [];
+    else if (!apart(points))
+      across = ticks(first, last, Math.floor((right - room.left) / 52)).found.filter(Number.isInteger);
     const names = legend(width, height + 6);
     const whole = height + 6 + names.height;
-    const text = (kind, left, top, anchor, words) => draw("text", { class: kind, x: left, y: top, "text-anchor": anchor }, words);
+    const text = (kind, left, top, anchor, words) =>
+      draw("text", { class: kind, x: left, y: top, "text-anchor": anchor }, words);
     const stroke = (kind, x1, y1, x2, y2) => draw("line", { class: kind, x1, y1, x2, y2 });
     const svg = draw(
       "svg",
@@ -171,8 +183,14 @@ function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "
           { "data-series": index },
           banded && draw("path", { class: "band", d: `M${[...trace(over), ...trace(under).reverse()].join("L")}Z` }),
           points.length === 1 && stroke("whisker", x(only[0]), y(over(only)), x(only[0]), y(under(only))),
-          draw("path", { class: "curve", d: `M${trace((point) => point[1]).join("L")}`, "stroke-dasharray": dashes(look) }),
-          points.filter((_, place) => place % every === 0).map((point) => marker(look, x(point[0]), y(point[1]), scatter ? 1.5 : 1)),
+          draw("path", {
+            class: "curve",
+            d: `M${trace((point) => point[1]).join("L")}`,
+            "stroke-dasharray": dashes(look),
+          }),
+          points
+            .filter((_, place) => place % every === 0)
+            .map((point) => marker(look, x(point[0]), y(point[1]), scatter ? 1.5 : 1)),
         );
         return coloured(group, look);
       }),
@@ -247,7 +265,10 @@ function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "
     }
     const place = least(plot.points, (x) => Math.abs(plot.x(x) - left));
     const there = lines.filter((line) => pointAt(line, place));
-    point(place, least(there, (line) => Math.abs(plot.y(pointAt(line, place)[1]) - top)));
+    point(
+      place,
+      least(there, (line) => Math.abs(plot.y(pointAt(line, place)[1]) - top)),
+    );
   }
 
   onPointing(frame, follow, leave);

@@ -12,10 +12,17 @@ function resultsSection() {
     });
     const paper = [
       { name: "paper", number: true, get: (group) => (group.paper ? [group.paper.mean, group.paper.sd] : null) },
-      { ...metric("gap", (found) => found.gap), show: (group) => (resultsOf(group)?.gap == null ? "–" : signed(resultsOf(group).gap)) },
+      {
+        ...metric("gap", (found) => found.gap),
+        show: (group) => (resultsOf(group)?.gap == null ? "–" : signed(resultsOf(group).gap)),
+      },
     ];
     const columns = [
-      { name: "run", get: (group) => group.label, show: (group) => named(view.lookOf(group), group.short, group.label) },
+      {
+        name: "run",
+        get: (group) => group.label,
+        show: (group) => named(view.lookOf(group), group.short, group.label),
+      },
       { name: "n", number: true, get: (group) => numbersOf(group).n },
       metric("average", (found) => found.average),
       ...(notes.length ? paper : []),
@@ -23,7 +30,10 @@ function resultsSection() {
       metric("last", (found) => found.last),
       metric("forgetting", (found) => found.forgetting),
     ];
-    const which = classifierName(view.matching) === CLASSIFIERS[OWN] ? `${CLASSIFIERS[OWN]}, as the headings say` : classifierName(view.matching);
+    const which =
+      classifierName(view.matching) === CLASSIFIERS[OWN]
+        ? `${CLASSIFIERS[OWN]}, as the headings say`
+        : classifierName(view.matching);
     const caption = `Accuracy in percent, classifier: ${which}; mean ± sample standard deviation over n runs`;
     const sections = view.sets.map(({ name, members }) => [name || null, members]);
     refill(byId("results-table"), table(caption, columns, sections, { id: "results-rows" }));
@@ -80,16 +90,20 @@ function costSection() {
   });
   return () => {
     chart.show(linesOf(({ average }, group) => [[Math.max(numbersOf(group).seconds[0], 0.001), ...average]]));
-    const devices = distinct(view.runs.filter((run) => view.shown.includes(groups[run.group])).map((run) => run.environment.device_name));
+    const devices = distinct(
+      view.runs.filter((run) => view.shown.includes(groups[run.group])).map((run) => run.environment.device_name),
+    );
     byId("devices").hidden = devices.length < 2;
-    byId("devices").textContent = `These runs used different machines, so their seconds do not compare: ${devices.join(", ")}.`;
+    byId("devices").textContent =
+      `These runs used different machines, so their seconds do not compare: ${devices.join(", ")}.`;
   };
 }
 
 function spectraSection() {
   const phases = distinct(groups.flatMap((group) => Object.keys(group.all.spectra))).sort((a, b) => a - b);
   byId("after").append(...phases.map((phase) => option(phase, phase)));
-  for (const id of ["after", "split"]) byId(id).addEventListener("change", (event) => change({ [id]: event.target.value }));
+  for (const id of ["after", "split"])
+    byId(id).addEventListener("change", (event) => change({ [id]: event.target.value }));
   const chart = lineChart(byId("spectra-chart"), {
     title: "Spectra",
     xName: "Number of directions, k",
@@ -105,8 +119,11 @@ function spectraSection() {
     const others = view.matching.filter(analysed);
     const looks = looksAmong(others);
     // If no line above was analysed, those that were are drawn instead.
-    const lines = drawn.length ? drawn : others.map((group) => ({ group, look: looks.get(group), label: brief(group.label) }));
-    byId("spectra-note").textContent = drawn.length || !others.length ? "" : "None of the lines above was analysed; these runs were.";
+    const lines = drawn.length
+      ? drawn
+      : others.map((group) => ({ group, look: looks.get(group), label: brief(group.label) }));
+    byId("spectra-note").textContent =
+      drawn.length || !others.length ? "" : "None of the lines above was analysed; these runs were.";
     chart.show(
       lines.map(({ group, look, label }) => {
         const found = analysed(group);

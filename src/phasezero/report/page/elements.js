@@ -47,8 +47,16 @@ function folded(summary, build) {
 
 // What a reader saves: a file of its own, made here.
 function save(name, suffix, data) {
-  const url = URL.createObjectURL(new Blob([data], { type: { csv: "text/csv", svg: "image/svg+xml" }[suffix] ?? "image/png" }));
-  make("a", { href: url, download: `${name.replace(/[^\w.-]+/g, "-").replace(/^-|-$/g, "").toLowerCase()}.${suffix}` }).click();
+  const url = URL.createObjectURL(
+    new Blob([data], { type: { csv: "text/csv", svg: "image/svg+xml" }[suffix] ?? "image/png" }),
+  );
+  make("a", {
+    href: url,
+    download: `${name
+      .replace(/[^\w.-]+/g, "-")
+      .replace(/^-|-$/g, "")
+      .toLowerCase()}.${suffix}`,
+  }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 const downloads = (what, makers) =>
@@ -84,7 +92,11 @@ function table(caption, columns, sections, { id = "", kind = "", csv = columns, 
         make(
           "tr",
           {},
-          make("th", { colspan: columns.length, scope: "rowgroup", class: "section" }, make("span", { class: "stay" }, heading)),
+          make(
+            "th",
+            { colspan: columns.length, scope: "rowgroup", class: "section" },
+            make("span", { class: "stay" }, heading),
+          ),
         ),
       (order ? [...rows].sort(order) : rows).map((row) =>
         make(

@@ -8,7 +8,11 @@ const polygon = (corners, turn, ...radii) =>
       return [radius * Math.sin(angle), -radius * Math.cos(angle)];
     }),
   );
-const ARM = [[-1.6, -1.6], [-1.6, -4.6], [1.6, -4.6]]; // a quarter of a cross
+const ARM = [
+  [-1.6, -1.6],
+  [-1.6, -4.6],
+  [1.6, -4.6],
+]; // a quarter of a cross
 const cross = (turn) =>
   path(
     [0, 90, 180, 270].flatMap((quarter) => {
@@ -81,7 +85,11 @@ const strokeOf = (look) => [
 ];
 const swatch = (look) =>
   coloured(
-    draw("svg", { class: "swatch", viewBox: "0 0 38 14", width: 38, height: 14, "aria-hidden": "true" }, strokeOf(look)),
+    draw(
+      "svg",
+      { class: "swatch", viewBox: "0 0 38 14", width: 38, height: 14, "aria-hidden": "true" },
+      strokeOf(look),
+    ),
     look,
   );
 const named = (look, name, title = null) =>

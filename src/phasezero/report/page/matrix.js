@@ -131,14 +131,19 @@ function confusionView() {
   }
 
   function paint() {
-    if (matrix) area = paintOn(canvas, Math.max(box.clientWidth, 220), Math.min(window.devicePixelRatio || 1, 2), cursor);
+    if (matrix)
+      area = paintOn(canvas, Math.max(box.clientWidth, 220), Math.min(window.devicePixelRatio || 1, 2), cursor);
   }
 
   // The colours come from the style sheet: none is the canvas's background, all of a row its text colour, by the root
   // of the share in between, so that single mistakes are seen too. Returns where the cells are.
   function paintOn(target, width, ratio, marked) {
     const style = getComputedStyle(canvas);
-    const channels = (colour) => colour.match(/[\d.]+/g).slice(0, 3).map(Number);
+    const channels = (colour) =>
+      colour
+        .match(/[\d.]+/g)
+        .slice(0, 3)
+        .map(Number);
     const [none, full] = [channels(style.backgroundColor), channels(style.color)];
     const shade = (share) => {
       const weight = share ? 0.12 + 0.88 * Math.sqrt(share) : 0;
@@ -159,7 +164,8 @@ function confusionView() {
     pen.fillRect(0, 0, width, side + edge + 6);
     const [left, top] = [edge, 6];
     const sharp = (length) => Math.round(length * ratio) / ratio; // no light lines between cells
-    const rect = (x, y, wide, high) => pen.fillRect(sharp(x), sharp(y), sharp(x + wide) - sharp(x), sharp(y + high) - sharp(y));
+    const rect = (x, y, wide, high) =>
+      pen.fillRect(sharp(x), sharp(y), sharp(x + wide) - sharp(x), sharp(y + high) - sharp(y));
     pen.fillStyle = shade(0);
     rect(left, top, side, side);
     for (const [row, column, count] of matrix.entries) {

@@ -10,7 +10,8 @@ function facts() {
   const of = (values) => distinct(values).join("; "); // a protocol contains commas
   const shared = runs.some((run) => run.timing.share_seconds !== undefined);
   const added = duration(sum(runs.map((run) => run.timing.seconds_total)));
-  const count = plural(runs.length, "run") + (groups.length < runs.length ? ` in ${plural(groups.length, "group")}` : "");
+  const count =
+    plural(runs.length, "run") + (groups.length < runs.length ? ` in ${plural(groups.length, "group")}` : "");
   const entries = [
     ["records", count],
     ["data", of(content.classes.map((list) => list.name))],
@@ -46,7 +47,11 @@ function warnings() {
           "li",
           {},
           make("strong", {}, `Runs differ in ${what}:`),
-          make("ul", {}, Object.entries(values).map(([value, labels]) => owners(value, labels))),
+          make(
+            "ul",
+            {},
+            Object.entries(values).map(([value, labels]) => owners(value, labels)),
+          ),
         ),
       ),
     ...content.repeated.map((text) => make("li", {}, text)),
@@ -87,7 +92,8 @@ function filters() {
 }
 
 function showFilters() {
-  for (const name of ["q", "by", ...Object.keys(FILTERS)]) if (byId(name).value !== state[name]) byId(name).value = state[name];
+  for (const name of ["q", "by", ...Object.keys(FILTERS)])
+    if (byId(name).value !== state[name]) byId(name).value = state[name];
   const count = (found, all) => (found < all ? `${found} of ${plural(all, "group")}` : plural(all, "group"));
   byId("matches").hidden = groups.length < 2;
   byId("matches").textContent = view.matching.length ? count(view.matching.length, groups.length) : "No run matches";
@@ -101,7 +107,8 @@ function switches() {
   byId("chooser").hidden = groups.length < 2;
   if (!byId("chooser").open) return;
   const keys = (members) => members.map((group) => group.key);
-  const toggle = (group, on) => change({ shown: keys(view.matching.filter((other) => (other === group ? on : view.shown.includes(other)))) });
+  const toggle = (group, on) =>
+    change({ shown: keys(view.matching.filter((other) => (other === group ? on : view.shown.includes(other)))) });
   refill(
     byId("switches"),
     view.sets.map(({ name, members }, place) =>
@@ -110,7 +117,10 @@ function switches() {
         {},
         make("legend", { class: view.sets.length < 2 ? "hidden" : null }, name || "Runs"),
         view.sets.length > 1 &&
-          button("only these", () => change({ shown: keys(members) }), { id: `only-${place}`, "aria-label": `only these: ${name}` }),
+          button("only these", () => change({ shown: keys(members) }), {
+            id: `only-${place}`,
+            "aria-label": `only these: ${name}`,
+          }),
         members.map((group) => {
           const box = make("input", {
             type: "checkbox",
@@ -156,14 +166,33 @@ function headline() {
   const gap = (group) => resultsOf(group)?.gap ?? null;
   const theirs = (group) => (group.paper ? [group.paper.mean, group.paper.sd] : null);
   const cell = (group) => [
-    make("span", { class: "ours" }, make("b", {}, spread(ours(group))), numbersOf(group).n > 1 && ` n=${numbersOf(group).n}`),
-    group.paper && make("span", { class: "theirs" }, `paper ${fixed(group.paper.mean)}`, gap(group) !== null && ` ${signed(gap(group))}`),
+    make(
+      "span",
+      { class: "ours" },
+      make("b", {}, spread(ours(group))),
+      numbersOf(group).n > 1 && ` n=${numbersOf(group).n}`,
+    ),
+    group.paper &&
+      make(
+        "span",
+        { class: "theirs" },
+        `paper ${fixed(group.paper.mean)}`,
+        gap(group) !== null && ` ${signed(gap(group))}`,
+      ),
   ];
   const first = { name: "method", get: (row) => row.name };
   const lookOf = (row) => [...row.of.values()].map(view.lookOf).find(Boolean) ?? null;
   const columns = [
-    { ...first, show: (row) => make("span", { class: lookOf(row) ? null : "blank" }, named(lookOf(row), row.short, row.name)) },
-    ...steps.map((step) => ({ name: `S=${step}`, number: true, get: at(step, ours), show: (row) => at(step, cell)(row) ?? "–" })),
+    {
+      ...first,
+      show: (row) => make("span", { class: lookOf(row) ? null : "blank" }, named(lookOf(row), row.short, row.name)),
+    },
+    ...steps.map((step) => ({
+      name: `S=${step}`,
+      number: true,
+      get: at(step, ours),
+      show: (row) => at(step, cell)(row) ?? "–",
+    })),
   ];
   const csv = [
     first,
@@ -178,17 +207,28 @@ function headline() {
   const caption =
     `${any.data}, B=${any.base}, memory ${any.conditions.memory}: percent, mean ± sample standard deviation over n seeds, or a single seed` +
     `${published(block) ? "; below, the paper’s mean and our gap to it" : ""}; classifier: ${classifierName(block)}`;
-  refill(byId("headline-table"), table(caption, columns, [[null, rows.slice(0, most)]], { id: "headline-rows", kind: "headline", csv }));
+  refill(
+    byId("headline-table"),
+    table(caption, columns, [[null, rows.slice(0, most)]], { id: "headline-rows", kind: "headline", csv }),
+  );
   const expand = (all) => change({ rows: all ? "all" : "" });
   const sources = distinct(block.filter((group) => group.paper).map(({ paper }) => paper.source));
   refill(
     byId("headline-notes"),
     rows.length > MOST_ROWS
-      ? button(most < rows.length ? `Show all ${rows.length} rows` : "Show fewer rows", () => expand(most < rows.length), { id: "more-rows" })
+      ? button(
+          most < rows.length ? `Show all ${rows.length} rows` : "Show fewer rows",
+          () => expand(most < rows.length),
+          { id: "more-rows" },
+        )
       : "",
     sources.length ? make("p", {}, `Paper: ${sources.join("; ")}.`) : "",
     block.length < view.matching.length
-      ? make("p", {}, `${block.length} of ${plural(view.matching.length, "group")} have this data set, B and memory. “All results” has every group.`)
+      ? make(
+          "p",
+          {},
+          `${block.length} of ${plural(view.matching.length, "group")} have this data set, B and memory. “All results” has every group.`,
+        )
       : "",
   );
 }
@@ -206,7 +246,9 @@ const accuracyChart = lineChart(byId("accuracy-chart"), {
 });
 
 const linesOf = (get) =>
-  view.lines.filter(({ group }) => resultsOf(group)).map((line) => ({ ...line, points: get(resultsOf(line.group), line.group) }));
+  view.lines
+    .filter(({ group }) => resultsOf(group))
+    .map((line) => ({ ...line, points: get(resultsOf(line.group), line.group) }));
 
 function accuracy() {
   const published = view.lines.filter(({ group }) => paperOf(group) && resultsOf(group));
@@ -218,7 +260,9 @@ function accuracy() {
     drawn ? published.map(({ group, look }) => ({ look, value: group.paper.mean })) : [],
   );
   const [any] = view.shown;
-  const common = any ? ["data set", "protocol", "memory", "training", "network"].filter((what) => !view.mixed.includes(what)) : [];
+  const common = any
+    ? ["data set", "protocol", "memory", "training", "network"].filter((what) => !view.mixed.includes(what))
+    : [];
   byId("drawn").textContent = common.map((what) => any.conditions[what]).join(" · ");
   byId("mixed").hidden = view.mixed.length === 0;
   byId("mixed").textContent = `These lines compare more than methods: their runs differ in ${view.mixed.join(", ")}.`;

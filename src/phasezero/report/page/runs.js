@@ -14,7 +14,8 @@ function runSection() {
       listed = keys.join();
     }
     const run = view.runs[Math.max(keys.indexOf(state.run), 0)];
-    for (const element of byId("run").children) element.classList.toggle("absent", !run && element.tagName !== "SUMMARY");
+    for (const element of byId("run").children)
+      element.classList.toggle("absent", !run && element.tagName !== "SUMMARY");
     if (!run) return;
     byId("which").value = runKey(run);
     confusion.show(run, state.phase);
@@ -29,7 +30,8 @@ async function forgotten(run) {
   const box = byId("forgotten");
   const names = content.classes[run.classes].class_names;
   const last = run.matrices.at(-1);
-  if (!last || !UNPACKS) return box.replaceChildren(make("p", { class: "notes" }, "This page has no confusion matrices."));
+  if (!last || !UNPACKS)
+    return box.replaceChildren(make("p", { class: "notes" }, "This page has no confusion matrices."));
   const entries = await unpackConfusion(last, sum(run.sizes));
   const phaseOf = run.sizes.flatMap((size, phase) => new Array(size).fill(phase));
   const rows = phaseOf.map((phase, label) => {
@@ -39,7 +41,14 @@ async function forgotten(run) {
     const taken = own.filter(([, column]) => column !== label).sort((a, b) => b[2] - a[2]);
     const called = taken.slice(0, 3).map(([, column, count]) => `${names[column]} (${percent(count, total)})`);
     const share = (count) => (100 * count) / total;
-    return { label, phase, best: share(run.best[label]), end: share(right), lost: share(run.best[label] - right), called };
+    return {
+      label,
+      phase,
+      best: share(run.best[label]),
+      end: share(right),
+      lost: share(run.best[label] - right),
+      called,
+    };
   });
   const most = rows.filter(({ lost }) => lost > 0).sort((a, b) => b.lost - a.lost);
   const columns = [
@@ -52,9 +61,16 @@ async function forgotten(run) {
   ];
   refill(
     box,
-    make("p", {}, `${most.length} of ${rows.length} classes are recognized less often after the last phase than after their best phase (head classifier).`),
+    make(
+      "p",
+      {},
+      `${most.length} of ${rows.length} classes are recognized less often after the last phase than after their best phase (head classifier).`,
+    ),
     most.length
-      ? table("The most forgotten classes", columns, [[null, most.slice(0, MOST_FORGOTTEN)]], { csv: columns, id: "forgotten-rows" })
+      ? table("The most forgotten classes", columns, [[null, most.slice(0, MOST_FORGOTTEN)]], {
+          csv: columns,
+          id: "forgotten-rows",
+        })
       : "",
   );
 }
@@ -105,7 +121,12 @@ function time(run) {
   const stageBars = { name: "stages", get: () => null, show: ({ seconds }) => bar(seconds) };
   const phase = { name: "phase", get: ({ phase }) => phase };
   const columns = [
-    ...[...stages, "total"].map((stage) => ({ name: stage, number: true, digits: 2, get: ({ seconds }) => seconds[stage] ?? 0 })),
+    ...[...stages, "total"].map((stage) => ({
+      name: stage,
+      number: true,
+      digits: 2,
+      get: ({ seconds }) => seconds[stage] ?? 0,
+    })),
     { name: "training images", number: true, get: ({ phase }) => run.train_images[phase] },
     { name: "exemplars kept", number: true, get: ({ phase }) => run.exemplars[phase] },
   ];
@@ -130,7 +151,9 @@ function time(run) {
           { class: "notes" },
           `This run took ${duration(total)} from start to end. It trained side by side with other runs; its share of the machine’s time is ${duration(share)}.`,
         ),
-    reused ? make("p", { class: "notes" }, "Phase 0 came out of the store; its seconds are not in the run’s total.") : "",
+    reused
+      ? make("p", { class: "notes" }, "Phase 0 came out of the store; its seconds are not in the run’s total.")
+      : "",
   );
 }
 
@@ -147,7 +170,11 @@ function setupSection() {
     const same = names.filter((key) => distinct(own.map((run) => text(run, key))).length === 1);
     const time = (name, get) => ({ name, number: true, get, show: (run) => duration(get(run)) });
     const columns = [
-      { name: "run", get: (run) => groups[run.group].label, show: (run) => named(null, groups[run.group].short, groups[run.group].label) },
+      {
+        name: "run",
+        get: (run) => groups[run.group].label,
+        show: (run) => named(null, groups[run.group].short, groups[run.group].label),
+      },
       { name: "seed", number: true, get: (run) => run.seed },
       time("machine time", machineSeconds),
       ...(shared ? [time("start to end", (run) => run.timing.seconds_total)] : []),
@@ -163,8 +190,16 @@ function setupSection() {
       byId("environment"),
       make("p", { class: "lead" }, own.length > 1 ? "The same for all runs:" : "This run:"),
       make("dl", { class: "facts" }, own.length ? same.map((key) => fact(title(key), text(own[0], key))) : []),
-      table("When each run was computed, how long it took, and where the runs differ", columns, [[null, own]], { id: "setup-rows" }),
-      shared ? make("p", { class: "notes" }, "Runs that trained side by side share the machine’s time: the machine time of such a run is its share.") : "",
+      table("When each run was computed, how long it took, and where the runs differ", columns, [[null, own]], {
+        id: "setup-rows",
+      }),
+      shared
+        ? make(
+            "p",
+            { class: "notes" },
+            "Runs that trained side by side share the machine’s time: the machine time of such a run is its share.",
+          )
+        : "",
     );
   };
 }
@@ -205,7 +240,9 @@ function classesSection() {
 function configurationsSection() {
   return () => {
     const compared = view.shown.length > 1 ? view.shown : [];
-    const settings = content.settings.filter(([, values]) => distinct(compared.map((group) => values[groups.indexOf(group)])).length > 1);
+    const settings = content.settings.filter(
+      ([, values]) => distinct(compared.map((group) => values[groups.indexOf(group)])).length > 1,
+    );
     const columns = [
       { name: "setting", get: ([key]) => key, show: ([key]) => make("code", {}, key) },
       ...view.lines.map(({ group, label }) => ({

@@ -10,7 +10,8 @@ const CLASSIFIERS = {
 const MANY = 12; // lines that are drawn without being asked for
 const { groups, runs } = content;
 // A plug-in's method may have its own classifier.
-for (const name of groups.flatMap((group) => Object.keys(group.all.results))) CLASSIFIERS[name] ??= name.replaceAll("_", " ");
+for (const name of groups.flatMap((group) => Object.keys(group.all.results)))
+  CLASSIFIERS[name] ??= name.replaceAll("_", " ");
 
 // What a group of runs is filtered by; a group without strategies, or with listed phase sizes, can be chosen too.
 const FILTERS = {
@@ -73,10 +74,11 @@ function readState(text) {
   Object.assign(state, START);
   for (const [name, value] of read) {
     if (name === "q") state.q = value;
+    else if (!Object.hasOwn(offered, name)) continue;
     else if (LISTS.includes(name)) {
       const known = distinct(value.split(".")).filter((one) => offered[name].includes(one));
       if (known.length || value === "none") state[name] = known;
-    } else if (offered[name]?.includes(value)) state[name] = name === "paper" ? value === "true" : value;
+    } else if (offered[name].includes(value)) state[name] = name === "paper" ? value === "true" : value;
   }
 }
 
@@ -103,12 +105,16 @@ function derive() {
   const names = Object.keys(FILTERS).filter((name) => state[name]);
   const found = (group) => {
     const text = `${group.label} ${group.strategies} ${Object.values(group.conditions).join(" ")}`.toLowerCase();
-    return words.every((word) => text.includes(word)) && names.every((name) => FILTERS[name](group).includes(state[name]));
+    return (
+      words.every((word) => text.includes(word)) && names.every((name) => FILTERS[name](group).includes(state[name]))
+    );
   };
   const matching = groups.filter(found);
   const apart = differing(matching);
   const bySet = Map.groupBy(matching, (group) => JSON.stringify(conditionsOf(group)));
-  const sets = [...bySet.values()].sort((a, b) => b.length - a.length).map((members) => ({
+  const published = (members) => members.filter(paperOf).length;
+  const bySize = (a, b) => b.length - a.length || published(b) - published(a);
+  const sets = [...bySet.values()].sort(bySize).map((members) => ({
     name: apart.map((what) => members[0].conditions[what]).join(" · "),
     members,
   }));
