@@ -10,7 +10,7 @@ function ticks(low, high, most) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough);
   const found = [];
-  for (let tick = Math.ceil(low / step - 1e-9); tick * step <= high + 1e-9 * step; tick++) found.push(tick * step);
+  for (let tick = Math.ceil(low / step - 1e-9); tick * step <= high + 1e-9 * step; tick++) found.push(tick * step + 0); // not -0
   return { step, found };
 }
 

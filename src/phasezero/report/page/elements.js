@@ -33,7 +33,8 @@ function onPointing(element, point, leave) {
 }
 
 // Names may break after a mark, which is easier to read than a break in the middle of a word.
-const breakable = (name) => name.split(/(?<=[/+,=_])/).flatMap((piece, at) => (at ? [make("wbr"), piece] : [piece]));
+const breakable = (name) =>
+  name.split(/(?<=[/+,=_])|(?<=\.)(?=[a-z])/).flatMap((piece, at) => (at ? [make("wbr"), piece] : [piece]));
 const button = (text, onclick, attributes = {}) => make("button", { type: "button", onclick, ...attributes }, text);
 const fact = (name, value) => make("div", {}, make("dt", {}, name), make("dd", {}, value));
 const option = (value, text) => make("option", { value }, text);

@@ -60,7 +60,7 @@ function looksAmong(models) {
         {
           ...look,
           colour: shade(look.colour, share),
-          dark: shade(look.dark, share),
+          dark: shade(look.dark, share / 2),
           marker: place ? others[(place - 1) % others.length] : look.marker,
         },
       ];

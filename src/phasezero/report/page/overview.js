@@ -136,10 +136,10 @@ function switches() {
   );
 }
 
-// The table of methods and S: groups of one data set, B and memory, those with most of the paper's numbers.
+// The table of methods and S: groups of one data set and B, those with most of the paper's numbers.
 function headline() {
   const regular = view.matching.filter((group) => group.step !== null);
-  const same = (group) => JSON.stringify([group.data, group.base, group.conditions.memory]);
+  const same = (group) => JSON.stringify([group.data, group.base]);
   const blocks = [...Map.groupBy(regular, same).values()];
   const published = (members) => members.filter((group) => group.paper).length;
   const [block] = blocks.sort((a, b) => published(b) - published(a) || b.length - a.length);
@@ -149,7 +149,8 @@ function headline() {
   const rowName = (group) =>
     group.label
       .split(/(?=[/,](?![^[]*\]))/)
-      .filter((piece) => piece !== `/${group.data}` && !/^\/b\d+s\d+(r\d+)?$/.test(piece))
+      .map((piece) => piece.replace(/^\/b\d+s\d+(?=r\d|$)/, ","))
+      .filter((piece) => piece !== `/${group.data}` && piece !== ",")
       .join("");
   const cells = [...Map.groupBy(block, rowName)].map(([name, members]) => ({
     name,
@@ -205,12 +206,13 @@ function headline() {
   ];
   const [any] = block;
   const caption =
-    `${any.data}, B=${any.base}, memory ${any.conditions.memory}: percent, mean ± sample standard deviation over n seeds, or a single seed` +
-    `${published(block) ? "; below, the paper’s mean and our gap to it" : ""}; classifier: ${classifierName(block)}`;
+    `${any.data}, B=${any.base}: percent, mean ± sample standard deviation over n seeds. ` +
+    `${published(block) ? "Below: the paper’s mean and our gap to it. " : ""}Classifier: ${classifierName(block)}.`;
   refill(
     byId("headline-table"),
     table(caption, columns, [[null, rows.slice(0, most)]], { id: "headline-rows", kind: "headline", csv }),
   );
+  const apart = differing(block).filter((what) => !["protocol", content.classification].includes(what));
   const expand = (all) => change({ rows: all ? "all" : "" });
   const sources = distinct(block.filter((group) => group.paper).map(({ paper }) => paper.source));
   refill(
@@ -223,11 +225,12 @@ function headline() {
         )
       : "",
     sources.length ? make("p", {}, `Paper: ${sources.join("; ")}.`) : "",
+    apart.length ? make("p", {}, `These runs differ in ${apart.join(", ")}.`) : "",
     block.length < view.matching.length
       ? make(
           "p",
           {},
-          `${block.length} of ${plural(view.matching.length, "group")} have this data set, B and memory. “All results” has every group.`,
+          `${block.length} of ${plural(view.matching.length, "group")} have this data set and B. “All results” has every group.`,
         )
       : "",
   );
