@@ -87,7 +87,8 @@ def _varied(look: Look, place: int, count: int) -> Look:
         return look
     share, others = place / (count - 1), [marker for marker in MARKERS if marker != look.marker]
     marker = others[(place - 1) % len(others)] if place else look.marker
-    return Look(_shade(look.colour, share), _shade(look.dark, share), marker, look.dash)
+    # On a dark ground a darker shade would be hard to see.
+    return Look(_shade(look.colour, share), _shade(look.dark, share / 2), marker, look.dash)
 
 
 def _shade(colour: str, share: float) -> str:
