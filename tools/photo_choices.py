@@ -61,8 +61,8 @@ def features_of(folder: Path, kept: Path) -> Tensor:
     return found
 
 
-def measure(method: str, seed: int, count: int, folder: Path, features: Tensor) -> dict[str, Any]:
-    """Learn `count` photos of each class, phase by phase, and test after each phase."""
+def learn_in_phases(learner: Learner, seed: int, count: int, folder: Path) -> list[dict[str, Any]]:
+    """Learn `count` photos of each class, phase by phase, and return what `evaluate` finds after each phase."""
     names = sorted(path.name for path in (folder / "train").iterdir())
     rows: dict[str, dict[str, list[int]]] = {"train": {}, "val": {}}
     total = 0
@@ -73,13 +73,18 @@ def measure(method: str, seed: int, count: int, folder: Path, features: Tensor) 
     random.Random(seed).shuffle(order)  # as in learn_photos.py
     for name in names:  # smaller numbers of photos are a part of the larger
         random.Random(f"{seed} {name}").shuffle(rows["train"][name])
-    learner, start, accuracies = Learner(method, backbone=Lookup(features), device="cpu"), 0, []
+    start, found = 0, []
     for size in SIZES:
         new = [(image_of(row), name) for name in order[start : start + size] for row in rows["train"][name][:count]]
         learner = learner.add_classes(new) if start else learner.fit(new)
         start += size
-        tested = [(image_of(row), name) for name in order[:start] for row in rows["val"][name]]
-        accuracies.append(100 * learner.evaluate(tested)["accuracy"])
+        found.append(learner.evaluate([(image_of(row), name) for name in order[:start] for row in rows["val"][name]]))
+    return found
+
+
+def measure(method: str, seed: int, count: int, folder: Path, features: Tensor) -> dict[str, Any]:
+    learner = Learner(method, backbone=Lookup(features), device="cpu")
+    accuracies = [100 * one["accuracy"] for one in learn_in_phases(learner, seed, count, folder)]
     state = learner.model_.head.state_dict().values()
     return {
         "method": method,

@@ -31,7 +31,7 @@ phasezero learn more --model animals
 phasezero evaluate --model animals tests -o confusions.html
 phasezero info --model animals
 phasezero predict --model animals strange --reject 0.05
-phasezero export --model animals --format onnx
+phasezero export --model animals -o animals.onnx
 """
 LOOKS = [(side, scheme) for side in (1280, 390) for scheme in ("light", "dark")]
 COLOURS = 200  # of a picture's palette: a third of the bytes
@@ -56,7 +56,7 @@ def run_commands(work: Path, program: list[str]) -> None:
         for line in COMMANDS.strip().splitlines():
             words = line.split()[1:]
             done = subprocess.run([*program, *words], cwd=work, capture_output=True, text=True)
-            session.write(f"$ {line}\n{done.stdout}{done.stderr}\n")
+            session.write(f"$ {line}\n{done.stdout}\n")
             session.flush()
             assert done.returncode == 0, done.stderr
 
@@ -119,6 +119,7 @@ def main() -> None:
             with sync_playwright() as driver:
                 chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
                 browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+                use_page(browser, home, work, LOOKS[0])  # soon after the start similar photos are not found yet
                 for look in LOOKS:
                     use_page(browser, home, work, look)
                     page = browser.new_context(
