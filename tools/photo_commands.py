@@ -4,8 +4,8 @@ python tools/photo_commands.py results/cpu/photo_commands.json caltech101-30 --n
 
 The folder has train/ and val/ with a folder for each class. `learn` takes 50 classes and then 10 more five times, each
 in a process of its own, and `evaluate` measures the model on val/ after each. A copy of the model of 50 classes learns
-a single class more. `predict` on a photo is timed cold, from the start of the process to its end, and warm, in a process
-that has named a photo before. Each photo is new. Seconds are those of a clock on the wall.
+a single class more. `predict` on a photo is timed cold, from the start of the process to its end, and warm, in a
+process that has named a photo before. Each photo is new. Seconds are those of a clock on the wall.
 """
 
 from __future__ import annotations
