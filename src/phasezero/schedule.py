@@ -28,6 +28,8 @@ class Schedule(Limited):
     weight_decay: float = option(5e-4, **WEIGHT)
     batch_size: int = option(128, **BATCH_SIZE)  # images of a training step
     shift: int = 0  # epoch e runs at the rate of e + shift: -1 in PODNet's code, +1 in AANets' code
+    # Ours, for a few hundred images: a smaller batch size, if the last batch of an epoch would be less than half full.
+    even_batches: bool = option(False, before=False)
 
     def lr_at(self, epoch: int) -> float:
         """Return the learning rate of an epoch (from 0), which drops at each milestone or follows a cosine to 0."""
@@ -39,6 +41,14 @@ class Schedule(Limited):
     def steps(self, images: int) -> int:
         """Return the number of training steps for this number of images."""
         return self.epochs * math.ceil(images / self.batch_size)
+
+    def for_images(self, images: int) -> Schedule:
+        """Return the schedule for this number of images: with even batches, BatchNorm never sees a tiny last batch."""
+        if not self.even_batches:
+            return self
+        sizes = range(self.batch_size, 1, -1)
+        fitting = next((size for size in sizes if not 0 < 2 * (images % size) < size), self.batch_size)
+        return replace(self, batch_size=fitting)
 
     def stretched(self, epochs: int) -> Schedule:
         """Return the schedule stretched to other epochs. The first epoch keeps its rate, milestones are scaled."""
