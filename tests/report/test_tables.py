@@ -162,8 +162,7 @@ def test_records_of_plug_ins_that_are_not_loaded_are_shown() -> None:
     assert cells([stranger], classifier="tree")[1][3] == "50.00"
     assert any("data set: cifar100" in warning for warning in comparison_warnings([make_record(), stranger]))
     group = page_content([make_record(), stranger])["groups"][1]
-<<<<<<< HEAD
-    assert (group["own"], group["paper"], group["results"]["tree"]["last"]) == ("head", None, [50.0, None])
+    assert (group["own"], group["paper"], group["all"]["results"]["tree"]["last"]) == ("head", None, (50.0, None))
 
 
 def test_a_warning_names_the_exceptions_and_counts_the_others() -> None:
@@ -172,6 +171,3 @@ def test_a_warning_names_the_exceptions_and_counts_the_others() -> None:
     odd["environment"]["precision"] = "fp16"
     (warning,) = (text for text in comparison_warnings([*records, odd]) if "precision" in text)
     assert warning == "runs differ in precision: fp32 (the other 5); fp16 (bic/cifar100/b50s10)"
-=======
-    assert (group["own"], group["paper"], group["all"]["results"]["tree"]["last"]) == ("head", None, (50.0, None))
->>>>>>> page
