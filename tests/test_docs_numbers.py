@@ -1,4 +1,4 @@
-"""The numbers in README and notebook are those of RESULTS.md, which a test of its own compares with the records."""
+"""The numbers in README, guides and notebook are those of RESULTS.md, which another test compares with the records."""
 
 from __future__ import annotations
 
@@ -90,7 +90,23 @@ def test_the_table_of_the_embedded_data() -> None:
     assert order == sorted(order, reverse=True)
 
 
-def test_the_readmes_first_run_is_that_of_its_records() -> None:
+def test_the_readmes_leaderboard() -> None:
+    """Its rows are the best of RESULTS.md for three methods, and its last sentence has the best published number."""
+    listed = with_columns("RESULTS.md", "method", "phase 0", "after phase 0")
+    rows = with_columns("README.md", "method", "phase 0", "after phase 0")
+    best = {row["method"]: row for row in reversed(listed)}  # best first, so the first of a method stays
+    assert len(rows) >= 3
+    assert all(row == best[row["method"]] for row in rows)
+    assert rows == [row for row in listed if row in rows]
+    assert rows[0] == listed[0]
+    published = [row for table in tables("RESULTS.md") for row in table if "published" in row]
+    highest = max(published, key=lambda row: float(row["S=10"]) if row["S=10"] != "-" else 0.0)
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert highest["published"].startswith("TagFex")
+    assert f"TagFex, has a network per phase and reports {highest['S=10']} at S=10." in text
+
+
+def test_the_first_pages_table_is_that_of_its_records() -> None:
     records = [record for _, record in read_results(ROOT / "results" / "first_run")[0]]
     averages: dict[str, dict[int, float]] = {}
     names: set[str] = set()
@@ -101,10 +117,10 @@ def test_the_readmes_first_run_is_that_of_its_records() -> None:
         names.add(record["name"])
         averages.setdefault(label, {})[record["seed"]] = metrics["average_incremental_accuracy"]
     assert names == set(FIRST_RUN)
-    shown = {row["run"].strip("`"): row["average"] for row in with_columns("README.md", "run", "average")}
+    shown = {row["run"].strip("`"): row["average"] for row in with_columns("docs/getting-started.md", "run", "average")}
     assert shown == {label: str(spread(list(values.values()))) for label, values in averages.items()}
     assert all(sorted(values) == [5, 6, 7, 8, 9] for values in averages.values())
-    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    text = " ".join((ROOT / "docs/getting-started.md").read_text(encoding="utf-8").split())
     for method in ("ncm", "lucir"):
         gains = [averages[f"{method}+cwd:0.3"][seed] - averages[method][seed] for seed in range(5, 10)]
         assert f"{spread(gains)} with `{method}`" in text
@@ -117,7 +133,7 @@ def test_the_guide_to_cwd_has_the_gains_of_the_study() -> None:
         config = preset(row["name"])
         key = config.method.name, config.training.first.epochs, sum(one.weight for one in config.initial)
         found.setdefault(key, {})[row["seed"]] = row["average"]
-    rows = with_columns("docs/cwd.md", "classifier", "epochs", "steps")
+    rows = with_columns("docs/how-to/cwd.md", "classifier", "epochs", "steps")
     assert len(rows) == 18
     for row in rows:
         method, epochs = row["classifier"].lower(), int(row["epochs"])

@@ -32,7 +32,7 @@ HEADS = {
     "aanet": {},
 }
 SIDE = 16
-PAGE = Path(__file__).parents[1] / "docs" / "export.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "export.md"
 
 
 def bars(classes: range, each: int = 4, side: tuple[int, int] = (SIDE, SIDE)) -> tuple[np.ndarray, np.ndarray]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from phasezero import UserError, load_plugin, plugins
+from phasezero.methods.ridge import ridge
 from phasezero.records.run import read_record
 
 Command = Callable[..., tuple[int, str, str]]
@@ -136,15 +140,43 @@ def test_a_plugin_is_loaded_once(tmp_path: Path) -> None:
         load_plugin(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["train_and_predict.py", "decorrelation_anywhere.py"])
-def test_the_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-    out = capsys.readouterr().out
-    assert ("the first test images are: top," in out) if "predict" in name else ("alpha_1 with CwD" in out)
+def run_example(name: str, capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[str, Any]]:
+    """Return what an example prints, and its names."""
+    names = runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out, names
+
+
+def test_the_example_of_arrays_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "the first test images are: top," in run_example("train_and_predict.py", capsys)[0]
+
+
+def test_the_example_of_a_plain_loop_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    out, names = run_example("decorrelation_anywhere.py", capsys)
+    shares, accuracies = ([float(word) for word in re.findall(rf"{what} ([\d.]+)", out)] for what in ("_1", "classes"))
+    assert shares[1] < shares[0] / 2
+    assert accuracies[1] > 0.8
+    assert_ridge_of_all_classes(ridge(names["products"], names["sums"], 0.01), names["features"], names["labels"])
 
 
 def test_the_lightning_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("lightning")
-    runpy.run_path(str(EXAMPLES / "lightning_module.py"), run_name="__main__")
-    accuracy = float(capsys.readouterr().out.split("accuracy on six classes: ")[1].split()[0])
-    assert accuracy > 0.8
+    out, names = run_example("lightning_module.py", capsys)
+    assert float(out.split("accuracy on six classes: ")[1].split()[0]) > 0.8
+    assert_ridge_of_all_classes(names["classifier"], names["features"], names["labels"])
+
+
+def test_the_avalanche_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("avalanche.training", reason="avalanche-lib, or torchvision that it needs, is not installed")
+    out, names = run_example("avalanche_plugin.py", capsys)
+    assert float(out.split("accuracy on six classes: ")[1].split()[0]) > 0.8
+    with torch.no_grad():
+        features = names["backbone"](names["images"])
+    assert_ridge_of_all_classes(names["model"].train_classifier.weight.detach(), features, names["labels"])
+
+
+def assert_ridge_of_all_classes(weights: torch.Tensor, features: torch.Tensor, labels: torch.Tensor) -> None:
+    """The classifier of sums that were added phase by phase is that of all images at once."""
+    own, truth = features.double(), torch.nn.functional.one_hot(labels).double()
+    system = own.T @ own
+    system += 0.01 * system.trace() / len(system) * torch.eye(len(system))
+    assert torch.allclose(weights.double(), torch.linalg.solve(system, own.T @ truth).T, atol=1e-4)

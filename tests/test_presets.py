@@ -261,3 +261,14 @@ def test_data_alone_is_trained_by_the_methods_that_suit_it() -> None:
     assert chosen(assignments=phases) == ["lucir/glyphs/b4s2", "lucir+cwd/glyphs/b4s2"]
     assert chosen(initial=["augment", "cwd:0.25"]) == ["lucir+augment+cwd:0.25/glyphs/b50s10"]
     assert chosen(data="glyphs", initial=["none"]) == ["lucir/glyphs/b50s10"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 32])
+def test_even_batches_have_no_last_batch_that_is_less_than_half_full(size: int) -> None:
+    for images in range(1, 300):
+        assert Schedule(batch_size=size).for_images(images).batch_size == size  # as published
+        chosen = Schedule(batch_size=size, even_batches=True).for_images(images).batch_size
+        batches = [min(chosen, images - start) for start in range(0, images, chosen)]
+        assert sum(batches) == images
+        assert max(batches) <= size
+        assert len(batches) == 1 or 2 * batches[-1] >= batches[0]

@@ -31,7 +31,7 @@ COUNTS, METHODS = "1,2,5,10,20", "ncm,slda,ridge,fecam"
 
 
 class Lookup(nn.Module):
-    """A backbone for images that hold the row of their features: the three bytes of the number are its colour."""
+    """A backbone for images that hold the row of their features as a colour, coarse enough to survive JPEG."""
 
     image_size, mean, std = 8, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 
@@ -40,12 +40,13 @@ class Lookup(nn.Module):
         self.features = features
 
     def forward(self, images: Tensor) -> Tensor:
-        high, middle, low = (255 * images[:, :, 0, 0]).round().long().unbind(1)
-        return self.features[(high * 256 + middle) * 256 + low]
+        high, middle, low = ((255 * images[:, :, 4, 4]).round().long() // 16).unbind(1)
+        return self.features[(high * 16 + middle) * 16 + low]
 
 
 def image_of(row: int) -> np.ndarray:
-    return np.full((9, 9, 3), (row >> 16, row >> 8 & 255, row & 255), np.uint8)
+    assert row < 16**3
+    return np.full((9, 9, 3), [16 * (row >> shift & 15) + 8 for shift in (8, 4, 0)], np.uint8)
 
 
 def features_of(folder: Path, kept: Path) -> Tensor:
@@ -61,8 +62,8 @@ def features_of(folder: Path, kept: Path) -> Tensor:
     return found
 
 
-def measure(method: str, seed: int, count: int, folder: Path, features: Tensor) -> dict[str, Any]:
-    """Learn `count` photos of each class, phase by phase, and test after each phase."""
+def learn_in_phases(learner: Learner, seed: int, count: int, folder: Path) -> list[dict[str, Any]]:
+    """Learn `count` photos of each class, phase by phase, and return what `evaluate` finds after each phase."""
     names = sorted(path.name for path in (folder / "train").iterdir())
     rows: dict[str, dict[str, list[int]]] = {"train": {}, "val": {}}
     total = 0
@@ -73,13 +74,18 @@ def measure(method: str, seed: int, count: int, folder: Path, features: Tensor) 
     random.Random(seed).shuffle(order)  # as in learn_photos.py
     for name in names:  # smaller numbers of photos are a part of the larger
         random.Random(f"{seed} {name}").shuffle(rows["train"][name])
-    learner, start, accuracies = Learner(method, backbone=Lookup(features), device="cpu"), 0, []
+    start, found = 0, []
     for size in SIZES:
         new = [(image_of(row), name) for name in order[start : start + size] for row in rows["train"][name][:count]]
         learner = learner.add_classes(new) if start else learner.fit(new)
         start += size
-        tested = [(image_of(row), name) for name in order[:start] for row in rows["val"][name]]
-        accuracies.append(100 * learner.evaluate(tested)["accuracy"])
+        found.append(learner.evaluate([(image_of(row), name) for name in order[:start] for row in rows["val"][name]]))
+    return found
+
+
+def measure(method: str, seed: int, count: int, folder: Path, features: Tensor) -> dict[str, Any]:
+    learner = Learner(method, backbone=Lookup(features), device="cpu")
+    accuracies = [100 * one["accuracy"] for one in learn_in_phases(learner, seed, count, folder)]
     state = learner.model_.head.state_dict().values()
     return {
         "method": method,

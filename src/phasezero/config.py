@@ -32,13 +32,14 @@ from phasezero.validation import BATCH_SIZE, POSITIVE, WEIGHT, Limited, check_nu
 class Protocol:
     """The order and phases of the classes, and the memory rule."""
 
-    data: str = "glyphs"
-    class_order: str | tuple[int, ...] = "seed1993"  # independent of the run's seed
+    data: str = "glyphs"  # the data set, with its argument if any: folder:photos
+    # Name of an order, or a list of class indices. It does not depend on the run's seed.
+    class_order: str | tuple[int, ...] = "seed1993"
     base: int = 50  # B: number of classes in phase 0
     step: int = 10  # S: number of classes in each later phase
     phase_sizes: tuple[int, ...] = ()  # instead of base and step: any sizes, also uneven
-    memory: str = "per_class:20"  # R; or total:M
-    selection: Literal["herding", "random"] = "herding"
+    memory: str = "per_class:20"  # exemplars: per_class:R, or total:M for all classes together
+    selection: Literal["herding", "random"] = "herding"  # how exemplars are chosen
 
     def __post_init__(self) -> None:
         MemoryRule.parse(self.memory)
@@ -55,9 +56,10 @@ MODULE = "module"
 
 @dataclass(frozen=True)
 class Network(Limited):
-    name: str = "resnet18-cifar"
-    last_relu: bool = False  # LUCIR and its descendants remove the ReLU before the pooling
-    weights: str = option("", before="")  # what nets.load_backbone reads; empty: random numbers
+    name: str = "resnet18-cifar"  # the backbone: a name from `phasezero list networks`
+    # Whether features pass a ReLU before the pooling. LUCIR and its descendants remove it.
+    last_relu: bool = False
+    weights: str = option("", before="")  # pretrained weights: a name or a file; empty for random numbers
     # Learning rate of the backbone relative to the rest of the model; 0 freezes it from the beginning.
     backbone_lr: float = option(1.0, **WEIGHT, before=1.0)
     # Side of the images that pretrained weights see; 0: that of their training. Smaller images take less time.
@@ -74,14 +76,16 @@ class Network(Limited):
 class Engine(Limited):
     """How a run is computed. `auto` is resolved when it starts; the record has what was used."""
 
-    device: str = "auto"
+    device: str = "auto"  # auto, cpu, cuda or cuda:N; auto takes a GPU if there is one
+    # Number format of training. auto: fp16 on a GPU, fp32 on a CPU.
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"
+    # How steps are executed. auto: eager on a CPU, captured on a GPU, compiled on a GPU for a long phase 0.
     engine: Literal["auto", "eager", "captured", "compiled"] = "auto"
-    threads: int = option(0, least=0, most=1024)  # CPU threads; 0: all. Rounding depends on it
-    test_batch_size: int = option(500, **BATCH_SIZE)  # in evaluation; at most 64 on a CPU, to fit its caches
+    threads: int = option(0, least=0, most=1024)  # CPU threads; 0 means all. Rounding depends on it
+    test_batch_size: int = option(500, **BATCH_SIZE)  # images per batch in evaluation; at most 64 on a CPU
     loss_limit: float = option(1e4, **POSITIVE, infinite=True)  # a larger mean loss of an epoch means divergence
-    # Image files are decoded once and kept on the device, or decoded again in each epoch. The training views differ
-    # slightly (docs/protocols.md). auto: resident if they fit on a CUDA device (data/sources.py), otherwise files.
+    # resident: image files are decoded once and kept on the device. files: they are decoded again in each epoch. The
+    # training views differ slightly (docs/protocols.md). auto: resident if they fit on a GPU, otherwise files.
     photos: Literal["auto", "resident", "files"] = option("auto", before="auto")
 
 
@@ -97,8 +101,8 @@ class RunConfig:
     True
     """
 
-    name: str = ""
-    seed: int = 0  # initialisation, data order and augmentation
+    name: str = ""  # name of the run in tables; presets set it
+    seed: int = 0  # decides initialisation, data order and augmentation
     protocol: Protocol = Protocol()
     network: Network = Network()
     method: MethodOptions = field(default_factory=lambda: Lucir.Options())

@@ -18,15 +18,18 @@ class Schedule(Limited):
     [0.1, 0.010000000000000002]
     """
 
-    epochs: int = option(160, **EPOCHS)
-    lr: float = option(0.1, **RATE)
-    shape: Literal["step", "cosine"] = "step"
-    milestones: tuple[int, ...] = option((80, 120), **EPOCHS)
-    decay: float = option(0.1, **SHARE)
-    momentum: float = option(0.9, **MOMENTUM)
-    weight_decay: float = option(5e-4, **WEIGHT)  # of all parameters, including BatchNorm, scale and class weights
-    batch_size: int = option(128, **BATCH_SIZE)
+    epochs: int = option(160, **EPOCHS)  # passes over the training images
+    lr: float = option(0.1, **RATE)  # learning rate at the start
+    shape: Literal["step", "cosine"] = "step"  # drop at milestones, or follow a cosine to 0
+    milestones: tuple[int, ...] = option((80, 120), **EPOCHS)  # epochs at which the rate drops; shape step only
+    decay: float = option(0.1, **SHARE)  # factor of the rate at each milestone
+    momentum: float = option(0.9, **MOMENTUM)  # momentum of SGD
+    # L2 decay of all parameters, including BatchNorm, scale and class weights.
+    weight_decay: float = option(5e-4, **WEIGHT)
+    batch_size: int = option(128, **BATCH_SIZE)  # images of a training step
     shift: int = 0  # epoch e runs at the rate of e + shift: -1 in PODNet's code, +1 in AANets' code
+    # Ours, for a few hundred images: a smaller batch size, if the last batch of an epoch would be less than half full.
+    even_batches: bool = option(False, before=False)
 
     def lr_at(self, epoch: int) -> float:
         """Return the learning rate of an epoch (from 0), which drops at each milestone or follows a cosine to 0."""
@@ -38,6 +41,14 @@ class Schedule(Limited):
     def steps(self, images: int) -> int:
         """Return the number of training steps for this number of images."""
         return self.epochs * math.ceil(images / self.batch_size)
+
+    def for_images(self, images: int) -> Schedule:
+        """Return the schedule for this number of images: with even batches, BatchNorm never sees a tiny last batch."""
+        if not self.even_batches:
+            return self
+        sizes = range(self.batch_size, 1, -1)
+        fitting = next((size for size in sizes if not 0 < 2 * (images % size) < size), self.batch_size)
+        return replace(self, batch_size=fitting)
 
     def stretched(self, epochs: int) -> Schedule:
         """Return the schedule stretched to other epochs. The first epoch keeps its rate, milestones are scaled."""
@@ -60,4 +71,4 @@ class Training(Limited):
 
     first: Schedule = Schedule()  # phase 0
     later: Schedule = option(Schedule(), later=True)
-    brightness: float = option(0.0, **SHARE)  # in the code of PODNet and AANets: 63/255 = 0.247
+    brightness: float = option(0.0, **SHARE)  # jitter; in the code of PODNet and AANets 63/255 = 0.247

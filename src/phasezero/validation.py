@@ -104,3 +104,11 @@ def no_formula(text: str) -> str:
 def printable(text: str) -> str:
     """Replace characters that control a terminal or cannot be written by escapes such as `\\x1b`."""
     return UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut a text in its middle, because both ends of a name distinguish runs."""
+    if len(text) <= width:
+        return text
+    head = width // 2
+    return f"{text[:head]}…{text[len(text) - (width - head - 1) :]}"

@@ -18,6 +18,7 @@ Command = Callable[..., tuple[int, str, str]]
 Works = Callable[..., tuple[str, str]]
 CHANGED = "-epochs-1-training.first.batch_size-512-training.later.batch_size-512"
 PLAIN, CWD = f"lucir-glyphs-sizes4-2{CHANGED}", f"lucir+cwd-glyphs-sizes4-2{CHANGED}"
+ENDS = (".png", ".svg", ".pdf", "-caption.txt", "-figure.tex")  # of the files of a figure
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +69,9 @@ def test_runs_then_files_alone(command: Command, works: Works, runs: Path, tmp_p
     # Table, findings and figures over the same classes: the four that models after either phase have seen.
     assert "alpha_k and information: means over the 4 classes that the models are compared on" in told(out)
     for name in ("alpha", "information"):
-        words = told((there / f"{name}-phase0-phase1.svg").read_text())
+        words = (there / f"{name}-phase0-phase1-caption.txt").read_text()
         assert "Models after phase 0, 1. Means over the 4 classes that all of them have seen" in words
-    assert "Over all classes that each has seen" in told((there / "overlap-phase0-phase1.svg").read_text())
+    assert "Over all classes that each has seen" in (there / "overlap-phase0-phase1-caption.txt").read_text()
     assert not list(runs.rglob("analysis-*.json"))
 
     # The analyses are enough, without record, checkpoint and data.
@@ -95,7 +96,7 @@ def test_runs_then_files_alone(command: Command, works: Works, runs: Path, tmp_p
     assert (later["phases"], later["later"]) == ([1], True)
     assert {one["classes"] for one in later["findings"]} == {2}
     for name in ("alpha", "information"):
-        words = told((kept / f"{name}-phase1-later-test-unit.svg").read_text())
+        words = (kept / f"{name}-phase1-later-test-unit-caption.txt").read_text()
         assert "Models after phase 1. Means over the 2 classes that came after phase 0" in words
     assert "overlap is measured among all classes seen, so it is not drawn" in err
     after = contents(kept)
@@ -108,7 +109,7 @@ def test_runs_then_files_alone(command: Command, works: Works, runs: Path, tmp_p
 
 def test_one_run_beside_its_record(works: Works, one: Path, tmp_path: Path) -> None:
     works("analyze", one, "--floor", "1e-6")
-    figures = ["alpha.pdf", "alpha.png", "alpha.svg"]
+    figures = ["alpha-caption.txt", "alpha-figure.tex", "alpha.pdf", "alpha.png", "alpha.svg"]
     assert sorted(path.name for path in one.glob("a*")) == [*figures, "analysis-phase1.json"]
     analysis = read_analysis(one / "analysis-phase1.json")
     assert analysis["train"]["raw"]["information"]["floor"] == 1e-6
@@ -164,7 +165,12 @@ def test_information_with_different_floors_is_left_out_with_a_warning(works: Wor
     assert "Information with different floors cannot be compared." in told(out)
     findings = json.loads((there / "comparison-unit.json").read_text())["findings"]
     assert {one["claim"] for one in findings} == {"larger eta"}
-    assert {name.partition(".")[0] for name in contents(there)} == {"alpha-unit", "comparison-unit", "overlap-unit"}
+    names = {name.partition(".")[0] for name in contents(there)}
+    assert {name for name in names if not name.endswith(("-caption", "-figure"))} == {
+        "alpha-unit",
+        "comparison-unit",
+        "overlap-unit",
+    }
 
 
 def test_models_without_a_common_seed_are_drawn_all_the_same(works: Works, runs: Path, tmp_path: Path) -> None:
@@ -175,7 +181,7 @@ def test_models_without_a_common_seed_are_drawn_all_the_same(works: Works, runs:
     assert err.count("have no seed in common; left out") == 2
     assert "alpha_1" in out
     figures = ("alpha", "information", "overlap")
-    assert contents(tmp_path / "there").keys() == {f"{name}.{end}" for name in figures for end in ("png", "svg", "pdf")}
+    assert contents(tmp_path / "there").keys() == {f"{name}{end}" for name in figures for end in ENDS}
 
 
 def test_a_k_beyond_the_features_is_one(command: Command, works: Works, runs: Path, tmp_path: Path) -> None:
@@ -282,5 +288,5 @@ def test_a_run_anew_takes_the_old_models_and_their_analyses_away(works: Works, r
     works("analyze", one, "--phase", "0")
     assert {"analysis-phase0.json", "checkpoint-phase1.safetensors"} <= contents(one).keys()
     works("run", "--config", one / "config.yaml", "--out", "again", "--overwrite")
-    figures = {f"alpha-phase0.{end}" for end in ("png", "svg", "pdf")}
+    figures = {f"alpha-phase0{end}" for end in ENDS}
     assert contents(one).keys() == {*figures, "checkpoint.safetensors", "config.yaml", "record.json"}

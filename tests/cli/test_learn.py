@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from phasezero.cli import photos as photos_module
-from phasezero.cli.photos import Steps
+from phasezero import steps as steps_module
 from phasezero.learner import Learner, folder as model_folder
 from phasezero.learner.folder import locked
+from phasezero.steps import Steps
 from samples import take_photos
 
 Command = Callable[..., tuple[int, str, str]]
@@ -258,7 +258,7 @@ def test_steps_are_bars_on_a_terminal_and_lines_elsewhere(
         steps("at once", 2, 2)
         assert sys.stderr.getvalue() == ""
         steps("training", 0, 5)
-        monkeypatch.setattr(photos_module, "SOON", -1)
+        monkeypatch.setattr(steps_module, "SOON", -1)
         steps("training", 1, 5)
         steps.bar[0].refresh()
     assert "training" in sys.stderr.getvalue()

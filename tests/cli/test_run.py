@@ -34,7 +34,8 @@ def test_run_show_and_overwrite(command: Command, works: Works, tmp_path: Path) 
     assert "there/curves.png" in out
     assert "page: there/report.html" in out
     assert "<title>phasezero: there</title>" in (folder / "report.html").read_text()
-    assert "phase 1, 6 classes, accuracy" in out
+    assert "lucir+cwd seed 1  phase 1/1    6 classes  accuracy " in out
+    assert "4 records: there" in out
 
     out, _ = works("show", "there")
     assert "lucir+cwd " in out
@@ -58,7 +59,7 @@ def test_run_show_and_overwrite(command: Command, works: Works, tmp_path: Path) 
     # A written configuration can be run.
     again = folder / names[0] / "seed1" / "config.yaml"
     out, _ = works("run", "--config", again, "--out", "there", "--overwrite")
-    assert "seed 1: phase 0" in out  # the file's seed
+    assert "seed 1, into there" in out  # the file's seed
 
     damaged = folder / names[1] / "seed0" / "record.json"
     damaged.unlink()
@@ -88,9 +89,11 @@ def test_reproduce_lists_and_plans(works: Works, tmp_path: Path) -> None:
     assert "fig11" in out
     words = ["table1", "--data", "glyphs", "--method", "lucir", "--step", "10,2", "--seeds", "0", "--dry-run"]
     out, _ = works("reproduce", *words)
-    assert out.count("to run: ") == 4
-    assert "lucir+cwd/glyphs/b50s2,later.epochs=2 seed 0, about" in out
-    assert "4 runs" in out
+    assert out.startswith("4 runs, ")  # the total comes first
+    assert "to run: " not in out
+    listed, _ = works("reproduce", *words, "--list")
+    assert listed.count("to run: ") == 4
+    assert "lucir+cwd/glyphs/b50s2,later.epochs=2 seed 0, about" in listed
     assert "CIFAR100" in out
     assert list(tmp_path.iterdir()) == []
 
@@ -98,8 +101,8 @@ def test_reproduce_lists_and_plans(works: Works, tmp_path: Path) -> None:
 def test_data_tells_what_is_there(works: Works) -> None:
     out, _ = works("data", "--root", "nowhere")
     rows = {line.split()[0]: line.split()[1] for line in out.splitlines() if line.strip()}
-    assert rows["glyphs"] == "yes"
-    assert rows["cifar100"] == "no"
+    assert rows["glyphs"] == "found"
+    assert rows["cifar100"] == "missing"
 
 
 BAD = {

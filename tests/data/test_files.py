@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import struct
+import subprocess
+import sys
 import time
 import zlib
 from pathlib import Path
@@ -134,14 +136,27 @@ def png_chunk(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
-@pytest.mark.parametrize("side", [8_001, 12_000, 30_000])
-@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
-def test_decompression_bombs_are_refused(tmp_path: Path, side: int) -> None:
+def bomb(path: Path, side: int) -> Path:
+    """Write a PNG whose header claims a size."""
     header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     body = zlib.compress(bytes(1_000_000))
     content = png_chunk(b"IHDR", header) + png_chunk(b"IDAT", body) + png_chunk(b"IEND", b"")
-    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + content)
-    assert "at most 64,000,000" in refused(tmp_path / "a.png")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + content)
+    return path
+
+
+@pytest.mark.parametrize("side", [8_001, 12_000, 30_000])
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_decompression_bombs_are_refused(tmp_path: Path, side: int) -> None:
+    assert "at most 64,000,000" in refused(bomb(tmp_path / "a.png", side))
+
+
+def test_a_photo_of_100_megapixels_is_refused_without_a_warning_of_pillow(tmp_path: Path) -> None:
+    code = "import pathlib\nfrom phasezero.data import files\nprint(files.unreadable_images([pathlib.Path('a.png')]))"
+    bomb(tmp_path / "a.png", 10_000)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "at most 64,000,000" in done.stdout
+    assert done.stderr == ""
 
 
 def test_results_come_in_order_and_no_more_is_read_ahead_than_was_said(monkeypatch: pytest.MonkeyPatch) -> None:

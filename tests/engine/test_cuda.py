@@ -11,7 +11,9 @@ import torch
 
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
+from phasezero.data.stream import Phase
 from phasezero.engine import stage, step
+from phasezero.engine.callbacks import Callback
 from phasezero.engine.stage import PendingNumber
 from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS
@@ -58,6 +60,30 @@ def test_captured_equals_eager(method: str, toy_data: ImageData, fixed_order: No
     eager = losses(small(method, "fp32", "eager"), toy_data)
     captured = losses(small(method, "fp32", "captured"), toy_data)
     assert captured == eager
+
+
+def test_a_gpu_queues_an_epoch_before_it_reports_the_one_before(
+    toy_data: ImageData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    epoch = stage.StagePass.epoch
+
+    def noted(self: stage.StagePass, number: int, rng: torch.Generator, report: object = None) -> PendingNumber:
+        order.append(f"queued {number}")
+        assert report is None  # it would wait for the device
+        return epoch(self, number, rng)
+
+    class Epochs(Callback):
+        def on_batch_end(self, *facts: object) -> None:
+            order.append("batch")
+
+        def on_epoch_end(self, phase: Phase, stage: str, epoch: int, *facts: object) -> None:
+            order.append(f"ended {epoch}")
+
+    monkeypatch.setattr(stage.StagePass, "epoch", noted)
+    train(small("finetune", "fp32", "captured"), data=toy_data, callback=Epochs())
+    assert order[:6] == ["queued 0", "queued 1", "ended 0", "queued 2", "ended 1", "ended 2"]
+    assert "batch" not in order
 
 
 @pytest.mark.parametrize("strategies", [*((name,) for name in STRATEGIES), ("augment", "mixup", "sla", "cwd:0.25")])

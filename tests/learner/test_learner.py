@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -194,6 +194,31 @@ def test_a_module_of_the_user_is_not_changed(photos: Photos) -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
     trained = learner.model_.backbone.state_dict()
     assert not torch.equal(trained["module.0.weight"], before["0.weight"])
+
+
+class Watched(nn.Module):
+    """A backbone that notes the sizes of training batches."""
+
+    image_size = 16
+    sizes: ClassVar[list[int]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 4, 8, 8), nn.BatchNorm2d(4), nn.ReLU())
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.sizes.append(len(images))
+        return self.layers(images)
+
+
+def test_no_batch_of_a_few_images_reaches_batch_norm(bars: Callable[..., Any]) -> None:
+    """A last batch of two photos, in each epoch, made a pretrained network useless."""
+    Watched.sizes.clear()
+    learner = Learner("finetune", backbone=Watched(), settings={"epochs": 1}, memory="per_class:2", device="cpu")
+    learner.fit(*bars(range(3), 13)).add_classes(*bars(range(3, 6), 10))  # 33 images, and 27 with 6 exemplars
+    assert sum(Watched.sizes) == 33 + 33
+    assert min(Watched.sizes) >= 11
 
 
 def test_a_backbone_is_adapted_where_its_learning_rate_is_above_zero(photos: Photos) -> None:

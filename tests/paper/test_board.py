@@ -14,14 +14,14 @@ from phasezero.engine.store import phase_zero_of
 from phasezero.paper.board import anchors_grids, board_grid, draw_board, open_anchors, strict_anchors
 from phasezero.paper.plan import RecordIndex, Request, attach, expand, missing_runs, on_cifar100, plan
 from phasezero.paper.results import read_results, write_results
-from phasezero.paper.study import draw_study, gains, steps_of, study_grid
-from phasezero.paper.tables import Output, Table, write_texts
+from phasezero.paper.study import draw_study, gains, published_gain, steps_of, study_grid
+from phasezero.paper.tables import Output, Row, Table, write_texts
 from phasezero.paper.targets import TARGETS
 from phasezero.presets import FIRST_RUN, preset
 from phasezero.records.run import Record
 from phasezero.report.grid import Spread
 from phasezero.report.tables import computing_seconds
-from samples import line_of
+from samples import line_of, make_record
 
 Keep = Callable[..., None]
 
@@ -110,9 +110,11 @@ def test_figures_and_files_are_written(kept: Callable[..., Path], tmp_path: Path
     runs = {"lucir/cifar100/b50s10": [60.0], "lucir+cwd/cifar100/b50s10": [61.0], "lucir/cifar100/b50s2": [50.0]}
     folder = kept(runs)
     table = table_of("board", folder)
-    (picture,) = draw_board(table, tmp_path / "board", [".svg"])
+    picture, caption, _ = draw_board(table, tmp_path / "board", [".svg"])
     drawn = picture.read_text()
-    assert all(word in drawn for word in ("S=10", "S=2", "TagFex (CVPR 2025)", "LUCIR", "published, open setting"))
+    assert all(word in drawn for word in ("S=10", "S=2", "TagFex (CVPR 2025)", ">LUCIR<", ">CwD<", ">plain<"))
+    assert "dotted in settings that allow more" in caption.read_text()
+    assert "missing" not in caption.read_text()
     text = write_results(folder, tmp_path, figures=True)
     assert "## Leaderboard of phase-0 strategies" in text
     assert "board-cifar100.svg" in text
@@ -146,8 +148,22 @@ def test_steps_are_those_of_phase_zero(kept: Callable[..., Path]) -> None:
 
 
 def test_the_study_is_drawn_with_a_line_for_each_eta(kept: Callable[..., Path], tmp_path: Path) -> None:
-    (picture,) = draw_study(study(kept), tmp_path / "study", [".svg"])
+    picture, caption, _ = draw_study(study(kept), tmp_path / "study", [".svg"])
     assert all(f"eta {eta}" in picture.read_text() for eta in ("0.25", "0.5"))
+    assert "eta = 0, with the same epochs and seeds. Means and" in caption.read_text()
+
+
+def test_the_papers_gain_is_shown_where_it_has_both_numbers() -> None:
+    def row(*initial: str, eta: float, epochs: int) -> Row:
+        record = make_record(initial=initial, settings={"training.first.epochs": epochs})
+        return Row("", preset("lucir/cifar100/b50s10"), records={0: (Path(f"{eta}"), record)})
+
+    published = {0.0: row(eta=0.0, epochs=160), 0.5: row("cwd:0.5", eta=0.5, epochs=160)}
+    assert published_gain(published, 0.5) == pytest.approx(67.26 - 66.27)  # Table 1: CIFAR100, S=10
+    shorter = {0.0: row(eta=0.0, epochs=10), 0.5: row("cwd:0.5", eta=0.5, epochs=10)}
+    assert published_gain(shorter, 0.5) is None
+    other = {0.0: published[0.0], 0.25: row("cwd:0.25", eta=0.25, epochs=160)}
+    assert published_gain(other, 0.25) is None
 
 
 def test_the_study_keeps_the_settings_of_later_phases_and_of_glyphs() -> None:

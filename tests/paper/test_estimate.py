@@ -132,6 +132,17 @@ def test_an_oracle_is_paid_for_once(tmp_path: Path) -> None:
     assert estimate([oracle, mimic], [], tmp_path).seconds == pytest.approx([whole, alone])
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(42, "42 s"), (600, "10 min"), (3 * 3600, "3.0 h")])
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(42, "42 s"), (600, "10 min"), (3 * 3600, "3 h"), (300 * 86400, "300 days")]
+)
 def test_durations_in_words(seconds: float, words: str) -> None:
     assert in_words(seconds) == words
+
+
+def test_the_later_phases_of_a_frozen_backbone_are_its_evaluation(tmp_path: Path) -> None:
+    config = preset("ncm/glyphs/b50s10", seed=0)
+    (alone,) = estimate([config], [], tmp_path).seconds
+    first = pace_of(config, True)[0]
+    # Five phases of 10 classes: 168 training images of each, and a fifth as many test images, at a third of the cost.
+    evaluated = 5 * 10 * (168 + 168 // 5)
+    assert alone == pytest.approx(first * (50 * 168 * 10 + evaluated / 3))

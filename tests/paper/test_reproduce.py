@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,7 +85,7 @@ def test_a_plug_in_is_run_next_to_the_papers_methods(plug_ins: None, tmp_path: P
     for name in ("fig5-my-data-lucir", "fig5-my-data-mine", "fig6-my-data"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert (tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF")
-        assert "my-data replaces ImageNet100" in " ".join((tmp_path / f"{name}.svg").read_text().split())
+        assert "my-data replaces ImageNet100" in (tmp_path / f"{name}-caption.txt").read_text()
 
 
 def test_a_time_limit_stops_after_a_phase_and_the_same_command_continues(tmp_path: Path) -> None:
@@ -179,7 +181,20 @@ def test_information_from_models_that_runs_left(tmp_path: Path) -> None:
         run(request, tmp_path)
 
 
-def test_missing_data_is_an_error_before_anything_starts(tmp_path: Path) -> None:
+def test_missing_data_is_an_error_before_anything_is_printed_or_started(tmp_path: Path) -> None:
+    console = Console(width=80, file=io.StringIO())
     with pytest.raises(UserError, match=r"imagenet100-cwd not found .* --data glyphs"):
-        run(Request(("table2",)), tmp_path / "out", root=tmp_path)
+        run(Request(("table2",)), tmp_path / "out", root=tmp_path, console=console)
+    assert console.file.getvalue() == ""  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_long_runs_without_a_gpu_offer_the_small_version(tmp_path: Path) -> None:
+    on_cpu = {"engine.device": "cpu"}
+    _, said = run(Request(("fig6",), ("cifar100",), settings=on_cpu), tmp_path, dry_run=True)
+    assert re.match(r"36 runs, 1 at once: about \d+ days \(partly guessed", said)
+    assert re.search(r"note: no GPU is used, .* about \d+ days; the small version, --data glyphs, takes about", said)
+    with pytest.raises(UserError, match=r"not found .*; no GPU is used, .* the small version, --data glyphs, takes"):
+        run(Request(("fig6",), ("cifar100",), settings=on_cpu), tmp_path, root=tmp_path)
+    _, said = run(TABLE4, tmp_path, dry_run=True)
+    assert "no GPU" not in said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -18,7 +17,7 @@ from phasezero.paper.plan import RecordIndex, Request, plan
 from phasezero.paper.results import folded, pictures_of, read_notes, read_results, write_results
 from phasezero.presets import build_config, preset
 from phasezero.records.run import Record, summarise, write_record
-from phasezero.report import style
+from phasezero.report.style import caption_files
 from phasezero.runs.session import CHECKPOINT
 from samples import line_of
 
@@ -163,47 +162,40 @@ def words_of(figure: Path) -> str:
     return " ".join(" ".join(lines).split())
 
 
-def test_figures_are_drawn_from_what_exists_and_older_ones_removed(
-    keep: Keep, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_are_drawn_from_what_exists_and_older_ones_removed(keep: Keep, folder: Path) -> None:
     """Three etas: the curve over eta; not Fig. 2 of beta 0 alone, and no spectra without an analysis."""
-    stale, other = (folder / "figures" / name for name in ("fig3-cifar100.svg", "mine.svg"))
-    stale.parent.mkdir()
-    for path in (stale, other):
+    names = ("fig3-cifar100.svg", "fig3-cifar100.pdf", "fig3-cifar100-caption.txt", "fig3-cifar100-figure.tex")
+    *stale, other = (folder / "figures" / name for name in (*names, "mine.svg"))
+    other.parent.mkdir()
+    for path in (*stale, other):
         path.touch()
     (sphere,) = plan(Request(("fig1",), ("cifar100",)))
     keep(sphere.rows[-1].config, [70.0])
     for path in folder.rglob("record.json"):
         (path.parent / CHECKPOINT).touch()  # a state would need the data to be analysed: it is left alone
     assert draw(folder) == []
-    assert (stale.exists(), other.exists()) == (False, True)
+    assert list(other.parent.iterdir()) == [other]
     assert "fig3-cifar100" not in text_of(folder)
     for terms in ([], ["cwd:0.25"], ["cwd:0.75"]):
         keep(build_config("lucir", "cifar100", initial=terms, step=10), [66.0])
-    formats: list[str] = []
-    write_figure = style.write_figure
-
-    def spy(path: Path, *rest: Any) -> None:
-        formats.append(path.suffix)
-        write_figure(path, *rest)
-
-    monkeypatch.setattr("phasezero.report.style.write_figure", spy)
     drawn = draw(folder)
     assert [path.name for path in drawn] == ["fig6-cifar100.svg"]
-    assert formats == [".svg"]  # none is drawn to be thrown away
-    assert "9 of 12 runs are missing" in words_of(drawn[0])
+    ends = ("-caption.txt", "-figure.tex", ".pdf", ".svg")
+    assert sorted(path.name for path in other.parent.glob("fig*")) == [f"fig6-cifar100{end}" for end in ends]
+    caption = (other.parent / "fig6-cifar100-caption.txt").read_text()
+    assert "missing" not in caption
     curve = text_of(folder).partition("### The average incremental accuracy over eta")[2]
-    assert "![fig6-cifar100](results/figures/fig6-cifar100.svg)" in curve
+    assert f"![fig6-cifar100](results/figures/fig6-cifar100.svg)\n\n{caption}" in curve
 
 
 def test_each_panel_of_a_figure_counts_its_own_runs(keep: Keep, folder: Path) -> None:
     for method, values in (("lucir", [60.0, 61.0, 62.0]), ("lucir+cwd", [62.0, 63.0, 64.0]), ("podnet", [64.0])):
         keep(preset(f"{method}/cifar100/b50s5"), values)
     draw(folder)
-    lucir, podnet = (folder / "figures" / f"fig5-cifar100-{method}.svg" for method in ("lucir", "podnet"))
-    assert "missing" not in words_of(lucir)
-    assert words_of(lucir).endswith("n=3.")
-    assert "5 of 6 runs are missing. n=1." in words_of(podnet)
+    files = (folder / "figures" / f"fig5-cifar100-{method}-caption.txt" for method in ("lucir", "podnet"))
+    lucir, podnet = (path.read_text() for path in files)
+    assert "Means and sample standard deviations of 3 runs." in lucir
+    assert "n=1." in podnet
 
 
 def test_spheres_and_folders_of_two_words_are_shown(tmp_path: Path) -> None:
@@ -213,6 +205,8 @@ def test_spheres_and_folders_of_two_words_are_shown(tmp_path: Path) -> None:
     picture.touch()
     shown = "![fig8-cifar100](my%20results/figures/fig8-cifar100.svg)"
     assert pictures_of("fig8", tmp_path / "my results", tmp_path) == [f"{shown}\n"]
+    picture.with_name("fig8-cifar100-caption.txt").write_text("Two <classes>.\n")
+    assert pictures_of("fig8", tmp_path / "my results", tmp_path) == [f"{shown}\n", "Two &lt;classes>.\n"]
     assert shown in text_of(tmp_path / "my results").partition("on the sphere")[2]
 
 
@@ -238,5 +232,9 @@ def test_the_committed_files_are_those_of_the_committed_records(tmp_path: Path) 
     drawn = draw_figures([*FIGURES, "board", "study"], tmp_path, RecordIndex(records, dict(analyses)))
     assert [path.name for path in drawn] == [path.name for path in committed]
     assert [words_of(path) for path in drawn] == [words_of(path) for path in committed]
+    for path, own in zip(drawn, committed, strict=True):
+        assert own.with_suffix(".pdf").exists()
+        for made, kept in zip(caption_files(path), caption_files(own), strict=True):
+            assert made.read_text(encoding="utf-8") == kept.read_text(encoding="utf-8")
     for path, record in read_results(ROOT / "results")[0]:  # else a record and the same run made again would be two
         assert RunConfig.from_record(record["config"]).to_dict() == complete(record["config"]), path

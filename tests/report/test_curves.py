@@ -16,7 +16,8 @@ from phasezero.errors import UserError
 from phasezero.identity import group_by_identity
 from phasezero.records.run import Record
 from phasezero.report.curves import draw_curves
-from phasezero.report.style import draw_spread
+from phasezero.report.looks import method_look
+from phasezero.report.panels import Line, draw_line
 from samples import make_record
 
 RUNS = [*(make_record(seed=seed) for seed in range(3)), make_record(initial=["cwd:0.5"])]
@@ -39,7 +40,7 @@ def test_each_format_is_written_the_same_twice(tmp_path: Path, suffix: str, star
     assert path.read_bytes() == first
     assert dict(matplotlib.rcParams) == before
     words = ["Number of classes seen", "Accuracy on all seen classes (%)"]
-    words += ["lucir: 71.00 ± 1.00", "METHOD/cifar100/b50s10"]  # what most names share
+    words += ["lucir: 71.00 ± 1.00", ">cifar100/b50s10<"]  # what most names share
     assert suffix != ".svg" or all(word in text for word in words)
 
 
@@ -63,7 +64,7 @@ def test_nearest_mean_and_what_cannot_be_drawn(tmp_path: Path) -> None:
         draw([make_record()], tmp_path / "none.png", classifier="nearest_mean")
     with pytest.raises(UserError, match=r"\.png, \.svg, \.pdf"):
         draw([make_record()], tmp_path / "curves.doc")
-    assert [path.name for path in tmp_path.iterdir()] == ["n.svg"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["n-caption.txt", "n-figure.tex", "n.svg"]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_a_band_only_where_every_point_has_several_runs(
     values: list[list[float]], kinds: list[type[Collection]]
 ) -> None:
     axes = Figure().add_subplot()
-    draw_spread(axes, list(enumerate(values)), 0)
+    draw_line(axes, Line("LUCIR", list(enumerate(values)), method_look("lucir")))
     assert len(axes.collections) == len(kinds)
     assert all(map(isinstance, axes.collections, kinds))
 

@@ -6,6 +6,7 @@ import csv
 import io
 
 import pytest
+from rich.console import Console
 
 from phasezero.report.grid import Cell, Grid, Spread, comma_separated, fit, latex, latex_text, markdown, wrap
 
@@ -94,6 +95,7 @@ def test_a_row_is_one_line_whatever_its_name(name: str) -> None:
     [
         ("lucir+cwd/cifar100/b50s10", 25, ["lucir+cwd/cifar100/b50s10"]),
         ("lucir+cwd/cifar100/b50s10", 24, ["lucir+cwd/cifar100/", "b50s10"]),
+        ("lucir/glyphs/b50s10,first.epochs=3,b=[1,2]", 20, ["lucir/glyphs/b50s10,", "first.epochs=3,", "b=[1,2]"]),
         ("lucir+cwd/cifar100/b50s10", 9, ["lucir+", "cwd/", "cifar100/", "b50s10"]),
         ("60.82 ±0.03 (nearest mean)", 8, ["60.82", "±0.03", "(nearest", "mean)"]),
         ("+0.13 ±0.20", 5, ["+0.13", "±0.20"]),
@@ -129,3 +131,34 @@ def test_a_table_that_is_a_column_too_wide_is_broken() -> None:
     assert cells[0] == ["\n".join("runname"), "numbers"]
     ((_, cells),) = fit([["run", "average"], ["x" * 50, "66.27"]], 1, 30)  # a long name leaves room for numbers
     assert cells[1] == ["\n".join(["x" * 22, "x" * 22, "x" * 6]), "66.27"]
+
+
+def drawn(grid: Grid, width: int) -> list[str]:
+    console = Console(width=width, file=io.StringIO())
+    console.print(grid)
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers() -> None:
+    header = ["run", "n", "10", "20", "30", "last", "average", "paper"]
+    whole = [Spread(66.123, 0.284), Spread(7.1, 0.05)]
+    rows: list[list[Cell]] = [[name, "3", *[Spread(50.0)] * 3, *whole, "-"] for name in ("lucir+cwd:0.3", "ncm")]
+    grid = Grid(header, rows, "Accuracy.", spare=range(2, 5))
+    heading, _, first, second, *caption = drawn(grid, 80)
+    assert heading.split() == ["run", "n", "10", "20", "30", "last", "average"]  # nothing was published
+    assert first.split() == ["lucir+cwd:0.3", "3", "50.00", "50.00", "50.00", "66.12", "±0.28", "7.10", "±0.05"]
+    assert caption == ["Accuracy."]
+    heading, _, first, second, *caption = drawn(grid, 47)
+    assert heading.split() == ["run", "n", "10", "last", "average"]
+    assert first.split() == ["lucir+cwd:0.3", "3", "50.00", "66.12", "±0.28", "7.10", "±0.05"]
+    assert second.split() == ["ncm", *first.split()[1:]]
+    assert " ".join(caption) == "Accuracy. Not shown at this width: 20, 30."
+    assert max(map(len, drawn(grid, 47))) <= 47
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_no_number_is_broken_in_any_width(width: int) -> None:
+    grid = Grid(["run", *"abcdef"], [["lucir+cwd/cifar100/b50s10,first.epochs=40", *[Spread(66.123, 0.284)] * 6]])
+    lines = drawn(grid, width)
+    assert sum(line.count("66.12 ±0.28") for line in lines) == 6
+    assert max(map(len, lines)) <= width

@@ -84,5 +84,6 @@ def test_lines_of_the_same_model_get_shades_of_its_colour_and_other_markers() ->
     lightness = [lab(linear(look.colour))[0] for look in shades]
     assert lightness == sorted(lightness, reverse=True)
     assert shades[1].colour == looks[0].colour
+    assert all(contrast(look.dark, "#14181D") >= 3 for look in shades)
     assert len({look.marker for look in shades}) == 3
     assert {look.dash for look in shades} == {method_look("lucir", ["mimic"]).dash}

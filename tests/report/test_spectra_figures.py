@@ -10,7 +10,7 @@ import pytest
 
 from phasezero.errors import UserError
 from phasezero.records.analysis import Analysis
-from phasezero.report import style
+from phasezero.report import panels
 from phasezero.report.spectra import by_classes, draw_alpha, draw_information, draw_overlap
 from samples import make_analysis
 
@@ -29,27 +29,29 @@ def analyses() -> list[Analysis]:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Draw:
-    """Draws a figure and returns every line (each x with the values of some runs there) and the file's text."""
+    """Draws a figure and returns every line (each x with the values of some runs there), its text and its caption."""
     lines: list[Any] = []
-    draw_spread, path = style.draw_spread, tmp_path / "a.svg"
+    draw_line, path = panels.draw_line, tmp_path / "a.svg"
 
-    def spy(axes: Any, points: Any, index: int) -> Any:
-        lines.append(list(points))
-        return draw_spread(axes, points, index)
+    def spy(axes: Any, line: Any) -> Any:
+        lines.append(list(line.points))
+        return draw_line(axes, line)
 
     def draw(make: Callable[..., None], models: Any, **options: Any) -> tuple[list[Any], str]:
         lines.clear()
         make(models, path, **options)
-        return list(lines), path.read_text(encoding="utf-8")
+        texts = [file.read_text(encoding="utf-8") for file in (path, tmp_path / "a-caption.txt")]
+        return list(lines), "\n".join(texts)
 
-    monkeypatch.setattr(style, "draw_spread", spy)
+    monkeypatch.setattr(panels, "draw_line", spy)
     return draw
 
 
 def test_names_of_models(analyses: list[Analysis], drawn: Draw) -> None:
     _, text = drawn(draw_alpha, analyses, split="test", form="unit")
-    assert "lucir+cwd/glyphs/3 (initial.0.weight=0.5)" in text
-    assert "unit features, test images" in text
+    assert "lucir+cwd/glyphs/3 " in text
+    assert "(initial.0.weight=0.5)" in text
+    assert "Unit features of test images." in text
     assert "2 classes" in drawn(draw_alpha, analyses[:4], name=by_classes)[1]
 
 

@@ -62,7 +62,8 @@ def test_picture_of_a_trained_model_from_its_analysis(toy_data: ImageData, tmp_p
     for name, classes in (("all.svg", 4), ("seen.svg", 2)):
         text = (tmp_path / name).read_text()
         assert [one for one in analysis["class_names"] if one in text] == analysis["class_names"][:classes]
-        assert "hollow: on the far side of the sphere" in text
+        caption = (tmp_path / name.replace(".svg", "-caption.txt")).read_text()
+        assert "Hollow markers are on the far side of the sphere." in caption
 
 
 def test_classes_of_one_name_are_told_apart(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_runs_that_share_the_rest_of_their_names_are_called_by_method_and_strate
     assert [row[0] for row in cells(records)[1:]] == ["lucir", "bic"]
     assert "Names are short for METHOD/cifar100/b50s10." in results_grid(records).caption
     other = make_record(method="lwf", name="lwf/cifar100/b50s5")
-    assert [row[0] for row in cells([*records, other])[1:]] == ["lucir", "bic", "lwf/cifar100/b50s5"]
+    assert [row[0] for row in cells([*records, other])[1:]] == ["lucir", "bic", "lwf/…b50s5"]
     apart = cells([make_record(), make_record(method="bic", name="bic/cifar100/b50s10,epochs=2")])
     assert all("/cifar100/b50s10" in row[0] for row in apart[1:])
 
@@ -162,4 +162,12 @@ def test_records_of_plug_ins_that_are_not_loaded_are_shown() -> None:
     assert cells([stranger], classifier="tree")[1][3] == "50.00"
     assert any("data set: cifar100" in warning for warning in comparison_warnings([make_record(), stranger]))
     group = page_content([make_record(), stranger])["groups"][1]
-    assert (group["own"], group["paper"], group["results"]["tree"]["last"]) == ("head", None, [50.0, None])
+    assert (group["own"], group["paper"], group["all"]["results"]["tree"]["last"]) == ("head", None, (50.0, None))
+
+
+def test_a_warning_names_the_exceptions_and_counts_the_others() -> None:
+    records = [make_record(method="lucir", name=f"lucir/cifar100/b50s10,epochs={n}") for n in range(5)]
+    odd = make_record(method="bic")
+    odd["environment"]["precision"] = "fp16"
+    (warning,) = (text for text in comparison_warnings([*records, odd]) if "precision" in text)
+    assert warning == "runs differ in precision: fp32 (the other 5); fp16 (bic/cifar100/b50s10)"

@@ -18,7 +18,8 @@ from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.engine.setup import Setup, check
 from phasezero.presets import preset
-from phasezero.runs.progress import Display, clock_time, run_labels, shorten
+from phasezero.runs.progress import Display, clock_time, run_labels
+from phasezero.validation import shorten
 from samples import train
 
 Make = Callable[..., RunConfig]
@@ -117,9 +118,10 @@ def test_the_time_left_follows_a_change_of_speed(setup: Setup) -> None:
     stage = Stage(setup)
     stage.epochs(5, seconds=10)
     stage.epochs(4, seconds=100, first=5)  # another run has started
-    at_new_speed = stage.run.work.left()["first"] / 8400 * 100
-    assert stage.run.work.left()["first"] == 8400
-    assert stage.run.work.own.of("first") == pytest.approx(at_new_speed / 8400, rel=0.05)
+    work = stage.run.work
+    pace = work.own.of("first")
+    assert pace is not None
+    assert work.left()["first"] * pace == pytest.approx(100, rel=0.05)  # the last epoch
 
 
 def test_no_time_is_told_before_anything_was_measured(setup: Setup) -> None:
@@ -148,9 +150,16 @@ def test_a_resumed_run_continues_its_share(setup: Setup) -> None:
         (
             ["lucir/glyphs/b50s10", "ncm/glyphs/b50s10", "lucir/glyphs/b50s5"],
             [0, 0, 0],
-            ["lucir", "ncm", "lucir/…b50s5"],
+            ["lucir/b50s10", "ncm", "lucir/b50s5"],
         ),
-        (["lucir/glyphs/b5s1", "lucir/cifar100/b50s5"], [0, 0], ["lucir/glyphs/b5s1", "lucir/cifar100/b50s5"]),
+        (
+            ["lucir/glyphs/b5s1,a=[1,2],c=3", "lucir/cifar100/b5s1,a=[1,3],c=3"],
+            [0, 0],
+            ["lucir/glyphs/a=[1,2]", "lucir/cifar100/a=[1,3]"],
+        ),
+        # A label must not be that of another run.
+        (["lucir/glyphs/b5s1", "lucir/glyphs/b5s1,a=1"], [0, 0], ["lucir", "lucir/a=1"]),
+        (["a/b,c,c", "a/c,b"], [0, 0], ["a/b,c,c", "a/c,b"]),
     ],
 )
 def test_runs_are_labelled_by_what_distinguishes_them(names: list[str], seeds: list[int], labels: list[str]) -> None:

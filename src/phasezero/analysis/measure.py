@@ -26,6 +26,7 @@ from phasezero.errors import UserError
 from phasezero.records.analysis import FORMAT, SPLITS, Analysis, Form, Measurement, OverlapRecord, Split, SplitAnalysis
 from phasezero.records.run import Record, read_record
 from phasezero.runs.session import CHECKPOINT
+from phasezero.steps import Progress
 
 # Every k where alpha_k bends, and fewer where it is nearly straight. A table shows some of them.
 DEFAULT_K = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
@@ -44,20 +45,18 @@ def analyse_run(
     ks: Sequence[int] = DEFAULT_K,
     floor: float = FLOOR,
     future: bool = False,
+    progress: Progress | None = None,
 ) -> Analysis:
     """Return the analysis of a finished run's model after a phase (-1: the last), computed in float32.
 
     The state after an earlier phase is in the folder if the run kept its phases. The state after phase 0 may also be in
-    a `store`. `future` includes classes that come later.
+    a `store`. `future` includes classes that come later. `progress` is told of the images whose features are computed.
     """
     folder = Path(folder)
     record = read_record(folder)
     config = RunConfig.from_record(record["config"])
     data = data or load_data(config.protocol.data, root)
-    phases = len(record["phases"])
-    if not -phases <= phase < phases:
-        raise UserError(f"{folder}: there is no phase {phase}; the run has phases 0 to {phases - 1}")
-    phase %= phases
+    phase = phase_of(record, phase, folder)
     exact = replace(config.engine, device=device, precision="fp32", engine="eager")
     trainer = Trainer(replace(config, engine=exact), data)
     if [str(data.class_ids[index]) for index in trainer.stream.order] != record["data"]["class_ids"]:
@@ -76,11 +75,44 @@ def analyse_run(
         trainer.restore(phase + 1, saved.model, saved.exemplars)
     except RuntimeError:  # torch's error, which lists all keys
         raise UserError(f"{folder}: the checkpoint does not fit this version's {config.network.name!r}") from None
-    return analyse_model(trainer, record, ks=ks, floor=floor, future=future)
+    if progress is not None:
+        _watch(trainer, None if future else trainer.stream.phases[phase].seen, record, progress)
+    return analyse_model(trainer, record, ks=ks, floor=floor, future=future, progress=progress)
+
+
+def _titled(what: str, record: Record) -> str:
+    return f"{what} of {record['name'].partition('/')[0]} seed {record['seed']}"
+
+
+def _watch(trainer: Trainer, classes: int | None, record: Record, progress: Progress) -> None:
+    """Report the images of the first classes that a trainer's sources evaluate."""
+    what, done = _titled("features", record), 0
+    total = sum(map(len, (*trainer.train_by_class[:classes], *trainer.test_by_class[:classes])))
+
+    def add(images: int) -> None:
+        nonlocal done
+        done += images
+        progress(what, done, total)
+
+    trainer.train.watch = trainer.test.watch = add
+
+
+def phase_of(record: Record, phase: int, folder: Path) -> int:
+    """Return a phase of a run counted from 0; raise UserError if there is none."""
+    phases = len(record["phases"])
+    if not -phases <= phase < phases:
+        raise UserError(f"{folder}: there is no phase {phase}; the run has phases 0 to {phases - 1}")
+    return phase % phases
 
 
 def analyse_model(
-    trainer: Trainer, record: Record, *, ks: Sequence[int] = DEFAULT_K, floor: float = FLOOR, future: bool = False
+    trainer: Trainer,
+    record: Record,
+    *,
+    ks: Sequence[int] = DEFAULT_K,
+    floor: float = FLOOR,
+    future: bool = False,
+    progress: Progress | None = None,
 ) -> Analysis:
     """Return the analysis of a trainer's model, which `record` describes."""
     phase = trainer.phases_done - 1
@@ -97,6 +129,8 @@ def analyse_model(
     ks = sorted({min(k, size) for k in ks})
 
     def measured(split: Split, form: Form) -> Measurement:
+        if progress is not None:
+            progress(_titled("spectra", record), 2 * (split == "test") + (form == "unit"), 4)
         means = class_means([in_form(rows, form) for rows in features["train"]])
         return measure([in_form(rows, form) for rows in features[split]], means, seen=seen, ks=ks, floor=floor)
 
@@ -109,6 +143,8 @@ def analyse_model(
         )
         for split in SPLITS
     )
+    if progress is not None:
+        progress(_titled("spectra", record), 4, 4)
     return Analysis(
         format=FORMAT,
         phasezero=__version__,

@@ -10,12 +10,13 @@ from typing import Any
 
 from rich.console import Console
 
-from phasezero.analysis.measure import DEFAULT_K, analyse_run
+from phasezero.analysis.measure import DEFAULT_K, analyse_run, phase_of
 from phasezero.config import RunConfig
 from phasezero.errors import UserError
 from phasezero.presets import with_name
 from phasezero.records.analysis import Analysis, analysis_name, read_analysis, write_analysis
 from phasezero.records.files import slug
+from phasezero.records.run import read_record
 from phasezero.runs.session import run_all, run_folder
 
 
@@ -62,17 +63,18 @@ def analyse_runs(
 ) -> Iterator[Analysis]:
     """Yield the analyses of each run, each written to a file next to its record or by its name under `out`.
 
-    `ks` are measured in addition to the usual k. The other options are those of `analyse_run`.
+    `ks` are measured in addition to the usual k. The other options are those of `analyse_run`. What can be checked is
+    checked before the first analysis.
     """
-    written: dict[Path, Path] = {}
-    for folder, phase in product(folders, phases):
+    planned: dict[Path, tuple[Path, int]] = {}
+    for folder, wanted in product(folders, phases):
+        record = read_record(folder)
+        phase = phase_of(record, wanted, folder)
+        place = out / slug(record["name"]) / f"seed{record['seed']}" if out else folder
+        path = place / analysis_name(phase)
+        if planned.setdefault(path, (folder, phase)) != (folder, phase):
+            raise UserError(f"{folder} and {planned[path][0]} would both write {path}; analyse them separately")
+    for path, (folder, phase) in planned.items():
         analysis = analyse_run(folder, phase=phase, ks=(*DEFAULT_K, *ks), **options)
-        place = out / slug(analysis["name"]) / f"seed{analysis['seed']}" if out else folder
-        path = place / analysis_name(analysis["phase"])
-        if written.get(path) == folder:  # the same phase, named twice
-            continue
-        if path in written:
-            raise UserError(f"{folder} and {written[path]} would both write {path}; analyse them separately")
-        written[path] = folder
         write_analysis(path, analysis)
         yield analysis

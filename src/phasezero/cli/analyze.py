@@ -12,6 +12,7 @@ import typer
 
 from phasezero.cli.options import Device, Root, Store, parse_numbers, paths_with, warn
 from phasezero.errors import UserError
+from phasezero.steps import Steps
 
 ABOUT_COMPUTING = ("root", "future", "floor", "store", "device")
 """Options of the computation, which --read rejects."""
@@ -67,7 +68,8 @@ def analyze(
             analyses = [found for _, found in known if not phase or found["phase"] in phase]
         else:
             options = {"root": root, "store": store, "device": device, "floor": floor, "future": future}
-            analyses = list(analyse_runs(folders, phase or [-1], out, ks or (), **options))
+            with Steps() as steps:
+                analyses = list(analyse_runs(folders, phase or [-1], out, ks or (), progress=steps, **options))
         if not analyses:
             raise UserError(f"no analysis of phase {', '.join(map(str, phase or []))} found")
         several = len(analyses) > len(set(folders))  # --read without --phase: several phases of a run

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 from phasezero.cli.options import Root
 from phasezero.errors import UserError
+from phasezero.steps import in_lines
 
 data_app = typer.Typer(help="List and download data sets.", rich_markup_mode=None)
 
@@ -15,21 +17,18 @@ data_app = typer.Typer(help="List and download data sets.", rich_markup_mode=Non
 @data_app.callback(invoke_without_command=True)
 def data_sets(context: typer.Context, root: Root = None) -> None:
     """List data sets and whether their files are found. `data get` downloads."""
-    from rich.console import Console
-    from rich.table import Table
-
     from phasezero.data.catalog import DATA_SETS, default_root
 
     if context.invoked_subcommand:
         return
     where = root or default_root()
-    table = Table("name", "found", "what it is", box=None)
+    room = 2 + max(map(len, DATA_SETS))
     for name in DATA_SETS:
         data_set = DATA_SETS[name]
-        found = "" if data_set.takes_argument else "yes" if data_set.present(where) else "no"
-        table.add_row(name, found, DATA_SETS.summaries[name])
-    Console().print(table)
-    print(f"looked in {where}; to download: phasezero data get cifar100 --root {where}")
+        found = "" if data_set.takes_argument else "found" if data_set.present(where) else "missing"
+        line = f"{name:<{room}}{found:<9}{DATA_SETS.summaries[name]}"
+        print(in_lines(line, sys.stdout, " " * (room + 9)))
+    print(in_lines(f"looked in {where}; to download: phasezero data get cifar100 --root {where}", sys.stdout))
 
 
 @data_app.command("get")

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from phasezero.cli.options import Device, Model, Photos, check_file, counted, warn
-from phasezero.cli.photos import Steps, check_readable
+from phasezero.cli.photos import check_readable
 from phasezero.errors import UserError
+from phasezero.steps import Steps
 
 WORST, CONFUSIONS = 20, 10
 """Numbers of classes and of confusions that are printed; the page has all."""

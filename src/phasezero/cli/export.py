@@ -18,12 +18,15 @@ def export(
     ] = None,
 ) -> None:
     """Write a model as a file that onnxruntime (ONNX) or torch.export (pt2) runs, and compare its probabilities."""
+    from rich.console import Console
+
     from phasezero.export import check_format, export_model
     from phasezero.learner import Learner
 
     form = check_format(form or (out.suffix.removeprefix(".") if out is not None else "onnx"))
     folder = model.absolute()
-    found = export_model(Learner.load(model, device="cpu"), out or folder.with_name(f"{folder.name}.{form}"), form)
+    with Console(stderr=True).status("exporting and comparing ..."):  # on a terminal only
+        found = export_model(Learner.load(model, device="cpu"), out or folder.with_name(f"{folder.name}.{form}"), form)
     size = found.path.stat().st_size / 2**20
     print(
         f"{found.path}: {size:.1f} MiB; probabilities differ from the model's by at most {found.difference:.1g} "

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phasezero.cli.options import Device, Model, Photos, Settings, counted
-from phasezero.cli.photos import FEW, Steps, check_readable
+from phasezero.cli.photos import FEW, check_readable
 from phasezero.errors import UserError
+from phasezero.steps import Steps
 from phasezero.validation import printable, whole_number
 
 if TYPE_CHECKING:

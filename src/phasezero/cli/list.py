@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
 import typer
 
 from phasezero.catalogue import FURTHER, KINDS, names_of, registered
+from phasezero.steps import in_lines
 
 
 def list_names(
@@ -24,11 +26,12 @@ def list_names(
         return
     for title, found in entries.items():
         variants = [] if kind else [name for name, line in found.items() if line.startswith("a variant of ")]
+        room = 2 + max((len(name) for name in found if name not in variants), default=0)
         print(f"{title}:")
         for name, line in found.items():
             if name not in variants:
-                print(f"  {name:<22}{line}".rstrip())
+                print(in_lines(f"  {name:<{room}}{line}".rstrip(), sys.stdout, " " * (room + 2)))
         if variants:
-            print(f"  variants: {', '.join(variants)}")
+            print(in_lines(f"  variants: {', '.join(variants)}", sys.stdout, " " * 12))
     if not kind:
         print("more: phasezero list orders | targets | presets [WORD]...")

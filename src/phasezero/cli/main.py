@@ -33,6 +33,7 @@ from phasezero.cli.undo import undo
 from phasezero.cli.verify import verify
 from phasezero.engine import interrupt
 from phasezero.errors import DivergenceError, UserError
+from phasezero.steps import in_lines
 
 QUICK = ("predict", "info", "list")
 """Commands that start no thread or process that outlives them, and have nothing to clean up."""
@@ -66,7 +67,9 @@ def show_version(wanted: bool) -> None:
 
 @app.callback()
 def phasezero(
-    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=show_version, is_eager=True)
+    ] = False,
     plugin: Annotated[list[Path] | None, typer.Option(help="Load a Python file as a plug-in. Repeatable.")] = None,
 ) -> None:
     for path in plugin or []:
@@ -101,7 +104,7 @@ def main() -> None:
         with interrupt.graceful(STOPPING):
             app()
     except (UserError, DivergenceError) as error:
-        print(f"phasezero: {error}", file=sys.stderr)
+        print(in_lines(f"phasezero: {error}", sys.stderr), file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
     except OSError as error:
         if error.filename is None:  # not an error about a file or folder
@@ -110,6 +113,6 @@ def main() -> None:
         sys.exit(2)
     except SystemExit as end:
         if end.code == INTERRUPTED:
-            print(INTERRUPTION, file=sys.stderr)
+            print(in_lines(INTERRUPTION, sys.stderr), file=sys.stderr)
             sys.exit(interrupt.exit_code())
         raise

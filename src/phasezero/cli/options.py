@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from phasezero.errors import UserError
+from phasezero.steps import in_lines
 from phasezero.validation import whole_number
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Record files, or folders of runs.")]
@@ -31,13 +32,13 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Model = Annotated[Path, typer.Option("--model", "-m", help="Folder of the model.")]
 Photos = Annotated[Path, typer.Argument(metavar="PHOTOS", help="Folder with a folder of photos for each class.")]
 
-VIEWS = ("*.png", "*.svg", "*.pdf", "*.md", "*.html", "*.csv", "*.tex", "comparison*.json")
+VIEWS = ("*.png", "*.svg", "*.pdf", "*-caption.txt", "*.md", "*.html", "*.csv", "*.tex", "comparison*.json")
 """Files that commands make from runs and write next to them."""
 
 
 def warn(message: str) -> None:
     """Print a warning to stderr, because stdout may be piped."""
-    print(f"phasezero: warning: {message}", file=sys.stderr)
+    print(in_lines(f"phasezero: warning: {message}", sys.stderr), file=sys.stderr)
 
 
 def check_empty(words: Sequence[str]) -> None:

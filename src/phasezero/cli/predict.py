@@ -12,8 +12,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from phasezero.cli.options import Device, Model
-from phasezero.cli.photos import Steps, check_readable
+from phasezero.cli.photos import check_readable
 from phasezero.errors import UserError
+from phasezero.steps import Steps
 from phasezero.validation import no_formula, printable
 
 

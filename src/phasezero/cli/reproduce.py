@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from phasezero.cli.options import (
     parse_numbers,
     parse_parallel,
 )
+from phasezero.steps import in_lines
 
 
 def reproduce(
@@ -40,13 +42,14 @@ def reproduce(
     settings: Settings = None,
     tensorboard: TensorBoard = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Print each missing run with its time.")] = False,
 ) -> None:
     """Reproduce tables and figures of the paper. Repeat the command to continue after a stop."""
     from phasezero.paper.targets import TARGETS
 
     if not targets:
         for target in TARGETS.values():
-            print(f"{target.name:8}{target.title}")
+            print(in_lines(f"{target.name:8}{target.title}", sys.stdout, " " * 8))
         return
     from rich.console import Console
 
@@ -76,6 +79,7 @@ def reproduce(
         dry_run=dry_run,
         save_every=save_every,
         allow_changes=allow_changes,
+        listed=listed,
         make_callback=tensorboard_callbacks(tensorboard) if tensorboard else None,
         console=console,
     )

@@ -20,6 +20,7 @@ from phasezero.cli.options import (
     warn,
 )
 from phasezero.errors import UserError
+from phasezero.steps import working
 
 
 def run(
@@ -106,10 +107,13 @@ def run(
             save_every=save_every,
             allow_changes=allow_changes,
         )
-    paths = session.paths | write_views(session.folder, session.records)
+    with working("drawing the curves and the page"):
+        views = write_views(session.folder, session.records)
     print_results(session.records)
-    for label, path in paths.items():
-        Console(soft_wrap=True).print(f"{label:>8}: {path}", markup=False, highlight=False)
+    found = [*session.paths.values()]
+    label, place = ("record", found[0]) if len(found) == 1 else (f"{len(found)} records", session.folder)
+    for name, path in ({label: place} | views).items():
+        Console(soft_wrap=True).print(f"{name:>{max(len(label), 7)}}: {path}", markup=False, highlight=False)
     for path, record in zip(session.paths.values(), session.records, strict=True) if keep_phases else ():
         if lost := lost_phases(path.parent, record):
             phases = ", ".join(map(str, lost))

@@ -10,6 +10,7 @@ import typer
 
 from phasezero.cli.options import Runs, check_file, paths_with, warn
 from phasezero.errors import UserError, unknown
+from phasezero.steps import working
 
 if TYPE_CHECKING:
     from phasezero.records.run import Record
@@ -34,10 +35,16 @@ def show(
         raise unknown("table format", form, FORMATS)
     if figure is not None:
         check_file("--figure", figure)
-    records = [record for _, record in each_seed_once(load_records(paths_with(FILE_NAME, runs), warn), warn)]
+    said: list[str] = []
+    with working("reading records"):
+        found = each_seed_once(load_records(paths_with(FILE_NAME, runs), said.append), said.append)
+    for message in said:
+        warn(message)
+    records = [record for _, record in found]
     classifier = "nearest_mean" if nearest_mean else "head" if head else None
     if figure is not None:  # first, because its suffix may be wrong
-        draw_curves(group_by_identity(records), figure, classifier=classifier)
+        with working("drawing the curves"):
+            draw_curves(group_by_identity(records), figure, classifier=classifier)
     print_results(records, classifier, form)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import math
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,6 +36,9 @@ WORKERS = 8
 # all it has, including EPS, which starts Ghostscript.
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF")
 _ORIENTATION = 0x0112  # the tag of the EXIF standard
+
+# What Pillow warns of, from 89 million pixels on, is refused here with an error.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 Item = Path | bytes | npt.NDArray[np.uint8]

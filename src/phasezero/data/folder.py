@@ -32,7 +32,7 @@ EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff
     "folder",
     "your images: folder:PATH with a folder for each class",
     recipe=replace(PHOTO_RECIPE, base=None),
-    # CwD lost 1.8 points on photographs that nobody had tuned it for (docs/cwd.md).
+    # CwD lost 1.8 points on photographs that nobody had tuned it for (docs/how-to/cwd.md).
     compare=("lucir", "ridge"),
     family="imagenet100",
     gpu_memory=PHOTO_GPU_MEMORY,

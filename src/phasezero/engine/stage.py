@@ -58,6 +58,7 @@ class StagePass:
         strategies: Strategies | None = None,
     ) -> None:
         self.strategies = strategies
+        stage = replace(stage, schedule=stage.schedule.for_images(len(indices)))
         if strategies is not None:
             parameters = [*stage.parameters, *strategies.parameters]
             stage = replace(stage, loss=strategies.around(stage.loss), parameters=parameters)

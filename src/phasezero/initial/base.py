@@ -27,7 +27,7 @@ class StrategyOptions(Limited):
     """
 
     name: str = ""
-    weight: float = option(1.0, **WEIGHT)
+    weight: float = option(1.0, **WEIGHT)  # coefficient of the strategy
 
     @property
     def label(self) -> str:

@@ -94,7 +94,7 @@ class ClassWiseDecorrelation(Term):
     class Options(StrategyOptions):
         name: str = "cwd"
         weight: float = option(0.5, **WEIGHT)  # eta
-        form: Form = "code"
+        form: Form = "code"  # of the published code, of Eq. 8, or of the pseudocode; they differ in scale
         normalize: bool = True  # unit features first, as in the published training loop
 
     published = {

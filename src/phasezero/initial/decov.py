@@ -47,10 +47,10 @@ class DeCov(Term):
     @dataclass(frozen=True)
     class Options(StrategyOptions):
         name: str = "decov"
-        # Ours: the CwD paper's coefficient is unknown. Variances of unit 512-d features are near 1/512 and the loss is
-        # far below 1, so a useful weight is orders of magnitude above CwD's eta.
+        # Coefficient, ours: the CwD paper's is unknown. Variances of unit 512-d features are near 1/512 and the loss
+        # is far below 1, so a useful weight is orders of magnitude above CwD's eta.
         weight: float = option(100.0, **WEIGHT)
-        normalize: bool = True  # as CwD does, for comparison; what the CwD paper did is unknown
+        normalize: bool = True  # unit features first, as CwD does; what the CwD paper did is unknown
 
     # Ours: on these 64-d features a weight of 100 costs phase 0 four points, 10 nothing.
     published = {"glyphs": {"weight": 10.0}}

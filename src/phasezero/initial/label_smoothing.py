@@ -26,7 +26,7 @@ class LabelSmoothing(Term):
     @dataclass(frozen=True)
     class Options(StrategyOptions):
         name: str = "label_smoothing"
-        weight: float = option(0.1, **SHARE)  # e: the authors' value
+        weight: float = option(0.1, **SHARE)  # epsilon: the authors' value
 
     label, coefficient = "label smoothing", "epsilon"
     options: Options

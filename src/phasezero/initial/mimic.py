@@ -35,9 +35,9 @@ class Mimic(Term):
     @dataclass(frozen=True)
     class Options(StrategyOptions):
         name: str = "mimic"
-        # Beta of the published script (ImageNet100); the paper also shows 15 and 30.
+        # Beta, that of the published script (ImageNet100); the paper also shows 15 and 30.
         weight: float = option(10.0, **WEIGHT)
-        # A run's checkpoint. Empty: the method's phase 0 with all classes is trained first.
+        # Checkpoint of a run of the oracle. Empty: the method's phase 0 with all classes is trained first.
         oracle: str = ""
 
         @property

@@ -61,7 +61,7 @@ class CutMix(Mixing):
     class Options(StrategyOptions):
         name: str = "cutmix"
         weight: float = option(1.0, **POSITIVE)  # alpha: the authors' value
-        probability: float = option(0.5, **SHARE)  # of a batch: the authors' value for CIFAR
+        probability: float = option(0.5, **SHARE)  # that a batch is mixed: the authors' value for CIFAR
 
     label, numbers = "CutMix", 5
     options: Options

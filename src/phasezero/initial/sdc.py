@@ -48,10 +48,11 @@ class StructuredDecorrelation(Term):
     @dataclass(frozen=True)
     class Options(StrategyOptions):
         name: str = "sdc"
-        weight: float = option(100.0, **WEIGHT)  # ours, as in DeCov: the CwD paper's is unknown
-        groups: int = option(16, **COUNT)  # ours: the CwD paper's is unknown
-        grouping: Grouping = option("neighbours", before="neighbours")  # ours: the CwD paper's is unknown
-        normalize: bool = True  # as in DeCov
+        weight: float = option(100.0, **WEIGHT)  # coefficient, ours, as in DeCov: the CwD paper's is unknown
+        groups: int = option(16, **COUNT)  # number of groups, ours: the CwD paper's is unknown
+        # Which features form a group, ours: the CwD paper's choice is unknown.
+        grouping: Grouping = option("neighbours", before="neighbours")
+        normalize: bool = True  # unit features first, as in DeCov
 
     # Ours: on these 64-d features a weight of 100 costs phase 0 four points, 10 nothing.
     published = {"glyphs": {"weight": 10.0}}

@@ -25,7 +25,8 @@ class SelfDistillation(Term):
     class Options(StrategyOptions):
         name: str = "self_distillation"
         weight: float = option(1.0, **WEIGHT)
-        temperature: float = option(2.0, **POSITIVE)  # ours; the divergence is multiplied by its square (Hinton et al.)
+        # Ours; the divergence is multiplied by its square (Hinton et al.).
+        temperature: float = option(2.0, **POSITIVE)
 
     label, needs_phase_zero = "self-distillation", True
     options: Options

@@ -48,7 +48,7 @@ class SelfSupervisedLabels(Strategy):
     @dataclass(frozen=True)
     class Options(StrategyOptions):
         name: str = "sla"
-        weight: float = option(1.0, **WEIGHT)  # of the joint labels' cross-entropy
+        weight: float = option(1.0, **WEIGHT)  # weight of the joint labels' cross-entropy
 
     rank, copies = 2, 4
     options: Options

@@ -32,11 +32,12 @@ from phasezero.learner.conventions import Estimator
 from phasezero.learner.exemplars import encoded, fingerprint
 from phasezero.learner.labelled import Name, images, labelled
 from phasezero.learner.module import load_any
-from phasezero.learner.progress import EpochProgress, Progress, watch
+from phasezero.learner.progress import EpochProgress, watch
 from phasezero.learner.recipe import fits_in_memory, from_scratch, make_config, preparation_of
 from phasezero.methods import classifier_of
 from phasezero.methods.frozen import FrozenHead
 from phasezero.nets import Features, IncrementalModel, Output
+from phasezero.steps import Progress
 
 EMBEDDED = "efficientnet-lite0"
 UNKNOWN = "unknown"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from phasezero.data.loader import ImageSource
 from phasezero.data.stream import Phase
 from phasezero.engine.callbacks import Callback
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is done, how many of its steps are done, and how many there are."""
+from phasezero.steps import Progress
 
 
 class EpochProgress(Callback):

@@ -46,12 +46,13 @@ class Aanet(Lucir):
     @dataclass(frozen=True)
     class Options(Lucir.Options):
         name: str = "aanet"
-        imprint: bool = option(True, later=True)  # with aggregated features
-        # Learning rate of the a_l: the code's fusion_lr. Momentum and weight decay are the network's.
+        imprint: bool = option(True, later=True)  # imprint new class weights, from aggregated features
+        # Learning rate of the branch weights a_l: the code's fusion_lr. Momentum and weight decay are the network's.
         weights_lr: float = option(1e-8, **RATE, later=True)
         # When this rate drops to a tenth, as shares of the epochs.
         weights_drops: tuple[float, ...] = option((0.5, 0.75), **SHARE, later=True)
-        weights_batch_size: int = option(100, **BATCH_SIZE, later=True)  # the code's test_batch_size
+        # Batch size for the a_l: the code's test_batch_size.
+        weights_batch_size: int = option(100, **BATCH_SIZE, later=True)
         # Never reset the gradients of the a_l; the code's iCaRL version resets them.
         accumulate: bool = option(True, later=True)
 

@@ -60,20 +60,22 @@ class Bic(Method):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "bic"
-        # Share of the exemplars, 2 of 20: FACIL, PODNet's and PyCIL's code.
+        # Share of the exemplars that is held out to fit the correction, 2 of 20: FACIL, PODNet's and PyCIL's code.
         held_out: float = option(0.1, **POSITIVE, most=BELOW_ONE)
-        set_aside: float = option(0.0, least=0, most=BELOW_ONE, before=0.0)  # share of a new class; PODNet's code: 0.1
-        head_bias: bool = option(True, before=True)  # False in PODNet's code
-        temperature: float = option(2.0, **POSITIVE, later=True)  # T: FACIL, PODNet's and PyCIL's code
-        distillation: Literal["softmax", "sigmoid"] = option("softmax", later=True)  # sigmoid: PODNet's code
-        # True: (1 - lambda) * cross-entropy + lambda * distillation. False: their sum.
+        # Held-out share of new classes; PODNet's code: 0.1.
+        set_aside: float = option(0.0, least=0, most=BELOW_ONE, before=0.0)
+        head_bias: bool = option(True, before=True)  # whether the head has biases; PODNet's code: false
+        temperature: float = option(2.0, **POSITIVE, later=True)  # T of distillation: FACIL, PODNet's and PyCIL's code
+        distillation: Literal["softmax", "sigmoid"] = option("softmax", later=True)  # its form; PODNet's code: sigmoid
+        # true: (1 - lambda) * cross-entropy + lambda * distillation. false: their sum.
         balanced_losses: bool = option(True, later=True)
+        # Correct all earlier phases; false: the newest only, as PODNet's code.
         keep_pairs: bool = option(True, later=True)
-        bias_epochs: int = option(200, **EPOCHS, later=True)  # FACIL
-        bias_lr: float = option(0.1, **RATE, later=True)  # FACIL: the main stage's
-        bias_momentum: float = option(0.9, **MOMENTUM, later=True)  # FACIL
-        bias_settles: bool = option(True, later=True, before=False)  # ours; `fit_schedule` says why
-        beta_decay: float = option(0.1, **WEIGHT, later=True)  # FACIL, from the authors' code
+        bias_epochs: int = option(200, **EPOCHS, later=True)  # epochs of the fit: FACIL
+        bias_lr: float = option(0.1, **RATE, later=True)  # learning rate of the fit: FACIL, that of the main stage
+        bias_momentum: float = option(0.9, **MOMENTUM, later=True)  # momentum of the fit: FACIL
+        bias_settles: bool = option(True, later=True, before=False)  # ours: the fit converges; false: FACIL's
+        beta_decay: float = option(0.1, **WEIGHT, later=True)  # decay of beta in the fit: FACIL, from the authors' code
 
     label = "BiC"
     later_cost = {"cpu": 2.3}

@@ -103,8 +103,8 @@ class FeCam(Frozen):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "fecam"
-        power: float = option(0.5, least=ABOVE_ZERO, most=1, later=True)  # beta: the paper
-        shrinkage: float = option(1.0, least=ABOVE_ZERO, later=True)  # g, for both terms: the paper
+        power: float = option(0.5, least=ABOVE_ZERO, most=1, later=True)  # exponent of features: the paper's beta
+        shrinkage: float = option(1.0, least=ABOVE_ZERO, later=True)  # of covariances, for both terms: the paper's g
 
     label = "FeCAM"
     options: Options

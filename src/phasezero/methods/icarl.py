@@ -56,11 +56,11 @@ class Icarl(Method):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "icarl"
-        form: Form = "cross-entropy"
-        # LUCIR's code: mean over entries * T^2 * beta * old classes, with beta 0.25. At T = 2 that is 1 * batch mean.
-        # Only the form cross-entropy reads this weight and the temperature.
+        form: Form = "cross-entropy"  # of the loss; sigmoid: PODNet's code
+        # Weight of distillation, read by the form cross-entropy. LUCIR's code: mean over entries * T^2 * beta * old
+        # classes, with beta 0.25. At T = 2 that is 1 * batch mean.
         distillation: float = option(1.0, **WEIGHT, later=True)
-        temperature: float = option(2.0, **POSITIVE, later=True)
+        temperature: float = option(2.0, **POSITIVE, later=True)  # T of distillation, read by the form cross-entropy
 
     label, classifier = "iCaRL", "nearest_mean"
     published = {"*": {"network.last_relu": True}}

@@ -24,7 +24,7 @@ class Joint(Method):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "joint"
-        # False: each phase continues from the model of the phase before.
+        # true: each phase trains a new model. false: it continues from the model of the phase before.
         from_scratch: bool = option(True, later=True)
 
     published = {

@@ -63,14 +63,16 @@ class Lucir(Method):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "lucir"
-        lambda_base: float = option(5.0, **WEIGHT, later=True)  # sec. 4.1
-        margin: float = option(0.5, **WEIGHT, later=True)  # m, sec. 4.1
-        top_k: int = option(2, **COUNT, later=True)  # K, sec. 4.1; at most the phase's new classes
-        ranking_weight: float = option(1.0, **WEIGHT, later=True)
-        imprint: bool = option(False, later=True)  # the original does, the published CwD code does not
-        balanced_epochs: int = option(0, **EPOCHS, later=True)  # the original: 20, on ImageNet only (cbf scripts)
-        balanced_lr: float = option(0.01, **RATE, later=True)
-        balanced_milestones: tuple[int, ...] = option((10,), **EPOCHS, later=True)
+        lambda_base: float = option(5.0, **WEIGHT, later=True)  # weight of less-forget, sec. 4.1
+        margin: float = option(0.5, **WEIGHT, later=True)  # m of margin ranking, sec. 4.1
+        top_k: int = option(2, **COUNT, later=True)  # K of margin ranking, sec. 4.1; at most the new classes
+        ranking_weight: float = option(1.0, **WEIGHT, later=True)  # weight of margin ranking
+        # Imprint the weights of new classes. LUCIR's own code does, the published CwD code does not.
+        imprint: bool = option(False, later=True)
+        # Epochs of class-balanced fine-tuning. LUCIR's own code: 20, on ImageNet only (cbf scripts).
+        balanced_epochs: int = option(0, **EPOCHS, later=True)
+        balanced_lr: float = option(0.01, **RATE, later=True)  # learning rate of this fine-tuning
+        balanced_milestones: tuple[int, ...] = option((10,), **EPOCHS, later=True)  # epochs at which it drops
 
     label = "LUCIR"
     published = {

@@ -48,8 +48,8 @@ class LwF(Finetune):
     @dataclass(frozen=True)
     class Options(Finetune.Options):
         name: str = "lwf"
-        distillation: float = option(1.0, **WEIGHT, later=True)  # lambda, sec. 3
-        temperature: float = option(2.0, **POSITIVE, later=True)  # T, sec. 3
+        distillation: float = option(1.0, **WEIGHT, later=True)  # weight of distillation: lambda, sec. 3
+        temperature: float = option(2.0, **POSITIVE, later=True)  # of distillation: T, sec. 3
         # all: over all heads, and all of them learn. new: over the new head, and the old heads are frozen.
         cross_entropy: Literal["all", "new"] = option("all", later=True)
 

@@ -81,16 +81,15 @@ class Podnet(Method):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "podnet"
-        proxies: int = option(10, **COUNT)  # K
-        # The factors of POD-flat and POD-spatial; each is multiplied by sqrt(seen / new classes).
-        flat: float = option(1.0, **WEIGHT, later=True)
-        spatial: float = option(3.0, **WEIGHT, later=True)
-        true_margin: bool = False
+        proxies: int = option(10, **COUNT)  # proxies of each class: K
+        flat: float = option(1.0, **WEIGHT, later=True)  # factor of POD-flat, times sqrt(seen / new classes)
+        spatial: float = option(3.0, **WEIGHT, later=True)  # factor of POD-spatial, times sqrt(seen / new classes)
+        true_margin: bool = False  # the NCA loss of the paper; in that of the code the margin has no effect
         margin: float = option(0.6, **WEIGHT)  # delta; has no effect without `true_margin`
         clamp: float = option(5.0, **POSITIVE)  # largest entry of a gradient (the code)
-        finetune_epochs: int = option(20, **EPOCHS, later=True)  # the code
-        finetune_lr: float = option(0.05, **RATE, later=True)
-        # The code: the statistics of BatchNorm keep moving, though the network's weights do not.
+        finetune_epochs: int = option(20, **EPOCHS, later=True)  # epochs of fine-tuning the proxies: the code
+        finetune_lr: float = option(0.05, **RATE, later=True)  # learning rate of this fine-tuning
+        # Whether the statistics of BatchNorm keep moving in it, though the network's weights do not. The code: true.
         finetune_statistics: bool = option(True, later=True, before=True)
 
     label, later_cost = "PODNet", {"cpu": 3.8, "cuda": 1.6}

@@ -122,10 +122,11 @@ class Ridge(Frozen):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "ridge"
-        width: int = option(8192, least=0, most=65_536, later=True)  # M, ours (RanPAC: 10,000); 0: no map
-        # lambda relative to G's mean eigenvalue; 0: chosen on held-out training images of new classes.
+        # M of the random map, ours (RanPAC: 10,000); 0: no map.
+        width: int = option(8192, least=0, most=65_536, later=True)
+        # Lambda relative to the mean eigenvalue of the sums; 0: chosen on held-out training images of new classes.
         strength: float = option(0.0, **WEIGHT, later=True)
-        # Choose it in the first phase that can, by squared errors: the order of later classes then changes nothing but
+        # Choose lambda in the first phase that can, by squared errors: the order of later classes then changes only
         # rounding.
         choose_once: bool = option(False, later=True, before=False)
 

@@ -43,7 +43,8 @@ class StreamingLda(Frozen):
     @dataclass(frozen=True)
     class Options(MethodOptions):
         name: str = "slda"
-        shrinkage: float = option(1e-4, least=ABOVE_ZERO, most=1, later=True)  # e: the authors' code
+        # Of the covariance: e in the authors' code.
+        shrinkage: float = option(1e-4, least=ABOVE_ZERO, most=1, later=True)
 
     label = "SLDA"
     options: Options

@@ -18,8 +18,9 @@ from phasezero.config import RunConfig
 from phasezero.paper.plan import expand
 from phasezero.paper.tables import Row, Table, method_label, paper_name
 from phasezero.paper.targets import CIFAR100, TARGETS
-from phasezero.report.board import Board, Line, draw_boards
+from phasezero.report.board import PLAIN, Board, Point, PublishedLine, draw_boards
 from phasezero.report.grid import NOTHING, Cell, Grid, Spread
+from phasezero.report.looks import method_look
 from phasezero.report.published import published_cell
 from phasezero.report.style import write_every_format
 from phasezero.report.tables import computing_seconds, spread
@@ -64,7 +65,7 @@ def strict_anchors() -> list[Anchor]:
 
 def strategies_label(table: Table, config: RunConfig) -> str:
     """Return the phase-0 strategies of a run: `augment + CwD`, or `plain` without any."""
-    return table.label(config).removeprefix(method_label(config)).removeprefix(" + ") or "plain"
+    return table.label(config).removeprefix(method_label(config)).removeprefix(" + ") or PLAIN
 
 
 def board_rows(table: Table) -> dict[tuple[str, str], dict[int, Row]]:
@@ -137,17 +138,20 @@ def anchors_grids(table: Table) -> list[Grid]:
 def draw_board(table: Table, base: Path, suffixes: Sequence[str]) -> list[Path]:
     """Draw average accuracy over the seconds of a run, a panel for each S."""
     rows, boards = board_rows(table), []
+    methods = {method_label(row.config): row.config.method.name for row in table.rows}
     for step in sorted({step for by_step in rows.values() for step in by_step}, reverse=True):
         points = []
-        for (method, strategies), by_step in rows.items():
+        for (label, strategies), by_step in rows.items():
             if step in by_step:
                 seconds = fmean(computing_seconds(record) for _, record in by_step[step].records.values())
-                points.append((method, strategies, seconds, by_step[step].averages))
+                points.append(Point(label, methods[label], strategies, seconds, by_step[step].averages))
+        looks = {f"{label} + CwD": method_look(method, ["cwd"]) for label, method in methods.items()}
         lines = [
-            Line(anchor.method, anchor.averages[step], anchor.setting == "open")
+            PublishedLine(anchor.method, anchor.averages[step], looks.get(anchor.method))
             for anchor in anchors_of(table)
             if step in anchor.averages
         ]
         boards.append(Board(f"S={step}", points, lines))
     device = next(record for row in table.rows for _, record in row.records.values())["environment"]["device_name"]
-    return write_every_format(base, partial(draw_boards, boards, device=device, caption=table.caption), suffixes)
+    make = partial(draw_boards, boards, device=device, caption=table.figure_caption)
+    return write_every_format(base, make, suffixes)

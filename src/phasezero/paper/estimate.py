@@ -11,17 +11,17 @@ from phasezero.config import RunConfig, leaves
 from phasezero.data.catalog import find_data_set
 from phasezero.engine.checkpoint import finished_phases, read_facts
 from phasezero.engine.device import Device
-from phasezero.engine.setup import images_by_phase, stream_of, teachers_of, trains_an_oracle
+from phasezero.engine.setup import evaluated_by_phase, images_by_phase, stream_of, teachers_of, trains_an_oracle
 from phasezero.engine.store import phase_zero_of
 from phasezero.errors import UserError
 from phasezero.initial import STRATEGIES
-from phasezero.methods import later_cost
-from phasezero.nets.resnet import SECONDS
+from phasezero.methods import METHODS, later_cost
 from phasezero.records.run import Record, device_share
 from phasezero.runs.session import CHECKPOINT, run_folder
+from phasezero.runs.work import FORWARD, guessed_seconds
 
-UNKNOWN = {"cpu": 6e-2, "cuda": 1e-4}
-"""Seconds per image in phase 0, for data without an estimate."""
+TESTED = 5
+"""Training images for each test image."""
 
 
 class Pace:
@@ -53,8 +53,7 @@ class Pace:
             if images:
                 return seconds / images, True
         machine = "cuda" if device.torch.type == "cuda" else "cpu"
-        usual = find_data_set(config.protocol.data).seconds.get(machine, UNKNOWN[machine])
-        guess = SECONDS.get(config.network.name, {}).get(machine, usual)
+        guess = guessed_seconds(config, machine)
         return guess * (1.0 if first else later_cost(config.method.name, machine)), False
 
 
@@ -66,6 +65,10 @@ class Estimate:
     """Seconds of the next phase of each run. An unfinished phase 0 counts for every run that needs it."""
     guessed: bool
     """Whether any part was not measured on this machine."""
+
+    def total(self, workers: int) -> float:
+        """Return the seconds of all runs, so many at once."""
+        return max(sum(self.seconds) / max(workers, 1), *self.seconds, 0.0)
 
 
 def estimate(
@@ -81,10 +84,15 @@ def estimate(
         if not classes:  # data of unknown size: assume what the run needs
             classes, images = sum(protocol.phase_sizes) or protocol.base + protocol.step, 500
         stream = stream_of(protocol, classes)
-        first, *later = images_by_phase(config, stream, [images] * len(stream.order))
+        sizes = [images] * len(stream.order)
+        first, *later = images_by_phase(config, stream, sizes)
         done = finished_phases(run_folder(out, config) / CHECKPOINT, config)
         first_pace, first_known = pace.of(config, device, first=True)
         later_pace, later_known = pace.of(config, device, first=False)
+        if not METHODS[config.method.name].trains_later:
+            tested = [images // TESTED] * len(stream.order)
+            later, later_pace = evaluated_by_phase(config, stream, sizes, tested)[1:], first_pace * FORWARD
+            later_known = first_known
         packed = workers if device.torch.type == "cuda" else 1  # a GPU is shared
         wanted = {} if done else dict(_phase_zeros(config, first, len(stream.order), images))
         unpaid = sum(cost for phase_zero, cost in wanted.items() if phase_zero not in paid) * first_pace * packed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,12 @@ from phasezero.records.analysis import Analysis, Form, analysis_name, read_analy
 from phasezero.records.files import slug
 from phasezero.report.analyses import analysis_grid, findings_grid
 from phasezero.report.curves import draw_curves
+from phasezero.report.looks import looks_among
+from phasezero.report.panels import Line, Panel, write_panels
+from phasezero.report.published import published_for
 from phasezero.report.spectra import draw_alpha, draw_information
 from phasezero.report.sphere import draw_sphere
-from phasezero.report.style import SUFFIXES, Panel, write_every_format, write_panels
+from phasezero.report.style import SUFFIXES, caption_files, write_every_format
 from phasezero.runs.session import run_folder
 
 SHARED = 10
@@ -73,13 +76,13 @@ def _draw_models(table: Table, analyses: Sequence[Analysis], base: Path, suffixe
     form: Form = "unit" if information or table.target.shows_sphere else "raw"
     classes = shared_classes(analyses, later=later)
     drawn = {"spectra": classes[:1], "later": classes[:1], "classes": classes[1:SHARED]}.get(view)
-    caption = table.caption
+    about = ""
     if drawn:
         names = dict(zip(analyses[0]["classes"], analyses[0]["class_names"], strict=True))
-        caption += f" {'Class' if len(drawn) == 1 else 'Classes'} drawn: {', '.join(names[key] for key in drawn)}."
+        about = f" {'Class' if len(drawn) == 1 else 'Classes'} drawn: {', '.join(names[key] for key in drawn)}."
     elif drawn is not None:
         which = " that came after phase 0" * later
-        caption += f" Nothing is drawn: the number of classes{which} that these models share is {len(classes)}."
+        about = f" Nothing is drawn: the number of classes{which} that these models share is {len(classes)}."
     further, files = [], []
     left_out: list[str] = []
     if findings := _check_statements(table, analyses, form, left_out):
@@ -87,12 +90,12 @@ def _draw_models(table: Table, analyses: Sequence[Analysis], base: Path, suffixe
         files.append(base.with_name(f"{base.name}-findings.json"))
         write_findings(files[0], findings, split="train", form=form)
     if drawn is None or drawn:
-        make = partial(_draw_view, table, analyses, drawn or (), f"{caption} {_seeds(table)}")
+        make = partial(_draw_view, table, analyses, drawn or (), table.figure_caption + about)
         files += write_every_format(base, make, suffixes)
     measures = ("information", "floored", "constant") if information else tuple(f"alpha_{k}" for k in TABLE_K)
     columns = ["model", "n", "classes", "accuracy", *measures]
     grid = analysis_grid(analyses, form=form, classes=classes or None, later=later, columns=columns)
-    return Output(replace(grid, caption=f"{caption} {grid.caption}"), further, files)
+    return Output(replace(grid, caption=f"{table.caption}{about} {grid.caption}"), further, files)
 
 
 def _check_statements(table: Table, analyses: Sequence[Analysis], form: Form, left_out: list[str]) -> list[Finding]:
@@ -111,7 +114,9 @@ def _oracles(table: Table) -> set[str]:
     return {config.name for config in configs if not config.initial and config.protocol.first_classes > most}
 
 
-def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str], caption: str, path: Path) -> None:
+def _draw_view(
+    table: Table, analyses: Sequence[Analysis], classes: Sequence[str], caption: str, path: Path
+) -> list[Path]:
     view, oracles = table.target.view, _oracles(table)
     labels = {row.config.name: table.label(row.config) for row in table.rows}
     sizes = {model["seen_classes"] for model in analyses if model["initial"]}
@@ -126,57 +131,63 @@ def _draw_view(table: Table, analyses: Sequence[Analysis], classes: Sequence[str
         return labels[model["name"]] if with_initial and model["name"] not in oracles else by_size(model)
 
     if view == "information":
-        draw_information(analyses, path, form="unit", caption=caption)
-    elif view == "classes":
-        draw_alpha(analyses, path, classes=classes, by_class=True, name=by_size, caption=caption)
-    elif table.target.shows_sphere:  # a panel for each row, with its first seed
+        return draw_information(analyses, path, form="unit", caption=caption)
+    if view == "classes":
+        return draw_alpha(analyses, path, classes=classes, by_class=True, name=by_size, caption=caption)
+    if table.target.shows_sphere:  # a panel for each row, with its first seed
         titles = [row.panel for row in table.rows for _ in row.records]
         first = dict(reversed(list(zip(titles, analyses, strict=True))))
         panels = {title: first[title] for title in dict.fromkeys(titles)}
-        draw_sphere(panels, path, future=view == "sphere of all", caption=caption)
-    else:  # spectra: a panel for each number of classes that has models with a term, with the oracle in each
-        shown = [[one for one in analyses if one["seen_classes"] == n or one["name"] in oracles] for n in with_initial]
-        by_panel = {f"{size} classes": models for size, models in zip(with_initial, shown, strict=True)}
-        draw_alpha(by_panel or analyses, path, classes=classes, name=name, caption=caption)
+        seeds = _seeds({title: one["seed"] for title, one in panels.items()})
+        return draw_sphere(panels, path, future=view == "sphere of all", caption=f"{caption} {seeds}")
+    # Spectra: a panel for each number of classes that has models with a term, with the oracle in each.
+    shown = [[one for one in analyses if one["seen_classes"] == n or one["name"] in oracles] for n in with_initial]
+    by_panel = {f"{size} classes": models for size, models in zip(with_initial, shown, strict=True)}
+    apart = oracles if with_initial or view == "later" else ()
+    return draw_alpha(by_panel or analyses, path, classes=classes, name=name, oracles=apart, caption=caption)
 
 
-def _seeds(table: Table) -> str:
-    """Return how many seeds a figure shows, or which seed a sphere shows."""
-    rows = [row for row in table.rows if row.records]
-    if table.target.shows_sphere:
-        drawn = {row.panel: min(row.records) for row in rows}
-        if len(set(drawn.values())) == 1:
-            return f"Seed {min(drawn.values())}."
-        return f"Seeds: {', '.join(f'{seed} ({panel})' for panel, seed in drawn.items())}."
-    counts = sorted({len(row.records) for row in rows})
-    return f"n={' to '.join(dict.fromkeys(map(str, (counts[0], counts[-1]))))}."
+def _seeds(drawn: Mapping[str, int]) -> str:
+    """Return which seed each panel shows, if they differ."""
+    if len(set(drawn.values())) == 1:
+        return f"Seed {min(drawn.values())}."
+    return f"Seeds: {', '.join(f'{seed} ({panel})' for panel, seed in drawn.items())}."
 
 
 def _draw_curves(table: Table, rows: Sequence[Row], base: Path, suffixes: Sequence[str]) -> list[Path]:
-    """Draw a file for each panel. Its caption counts its own runs."""
+    """Draw a figure for each panel."""
     paths: list[Path] = []
     for title in dict.fromkeys(row.panel for row in rows):
-        panel = replace(table, rows=[row for row in table.rows if row.panel == title])
         groups = [runs_of(table, row) for row in rows if row.panel == title]
         part = base.with_name("-".join(filter(None, [base.name, slug(title.partition(":")[0]).lower()])))
-        make = partial(draw_curves, groups, title=title, caption=f"{panel.caption} {_seeds(panel)}")
+        make = partial(draw_curves, groups, title=title, caption=table.figure_caption)
         paths += write_every_format(part, make, suffixes)
     return paths
 
 
 def _draw_sweep(table: Table, rows: Sequence[Row], base: Path, suffixes: Sequence[str]) -> list[Path]:
     """Draw a curve over eta for each S and for each method that --method added."""
-    points: dict[tuple[str, int], list[tuple[float, list[float]]]] = {}
+    curves: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
-        eta = sum(term.weight for term in row.config.initial if term.name == "cwd")
         others = tuple(term for term in row.config.initial if term.name != "cwd")
-        label = table.label(replace(row.config, initial=others))
-        points.setdefault((label, row.config.protocol.step), []).append((eta, row.averages))
-    several = len({label for label, _ in points}) > 1
-    curves = {f"{label}, " * several + f"S={step}": sorted(some) for (label, step), some in points.items()}
-    panel = Panel(list(curves.items()), "CwD coefficient eta", "Average incremental accuracy (%)")
-    make = partial(write_panels, panels=[panel], height=3.4, inside=True, caption=f"{table.caption} {_seeds(table)}")
+        curves.setdefault((table.label(replace(row.config, initial=others)), row.config.protocol.step), []).append(row)
+    several = len({label for label, _ in curves}) > 1
+    firsts = [some[0].config for some in curves.values()]
+    terms = [[term.name for term in config.initial if term.name != "cwd"] for config in firsts]
+    looks = looks_among([(config.method.name, some) for config, some in zip(firsts, terms, strict=True)])
+    lines = []
+    for look, ((label, step), some) in zip(looks, curves.items(), strict=True):
+        points = sorted((_eta(row), row.averages) for row in some)
+        cells = [(_eta(row), published_for(record)) for row in some for _, record in list(row.records.values())[:1]]
+        published = [(eta, cell.mean, cell.std) for eta, cell in cells if cell]
+        lines.append(Line(f"{label}, " * several + f"S={step}", points, look, published))
+    panel = Panel(lines, r"CwD coefficient $\eta$", "Average incremental accuracy (%)")
+    make = partial(write_panels, panels=[panel], caption=table.figure_caption)
     return write_every_format(base, make, suffixes)
+
+
+def _eta(row: Row) -> float:
+    return sum(term.weight for term in row.config.initial if term.name == "cwd")
 
 
 def figures_of(target: str, folder: Path) -> list[Path]:
@@ -184,17 +195,27 @@ def figures_of(target: str, folder: Path) -> list[Path]:
     return sorted((folder / FOLDER).glob(f"{target}-{CIFAR100}*.svg"))
 
 
+def files_of(figure: Path) -> list[Path]:
+    """Return all files of a figure in RESULTS.md: as SVG and PDF, and its caption."""
+    return [figure, figure.with_suffix(".pdf"), *caption_files(figure)]
+
+
 def draw_figures(names: Sequence[str], folder: Path, index: RecordIndex) -> list[Path]:
-    """Draw these targets on CIFAR100 as SVG from existing records and analyses; remove older figures of them."""
+    """Draw these targets on CIFAR100 as SVG and PDF from existing records and analyses; remove older figures of them.
+
+    Return the SVG files.
+    """
     drawn: list[Path] = []
     try:
         for table in on_cifar100(names, index):
             with_initial = [row for row in table.rows if row.config.initial]
             if any(row.records for row in with_initial or table.rows):  # a figure about terms needs a run with a term
-                drawn += draw(table, index, folder / FOLDER / f"{table.target.name}-{CIFAR100}", (".svg",)).files
-        figures = sorted(path for path in drawn if path.suffix == ".svg")  # the others are checks of statements
-        for other in {*drawn, *(old for name in names for old in figures_of(name, folder))} - set(figures):
-            other.unlink()
+                drawn += draw(table, index, folder / FOLDER / f"{table.target.name}-{CIFAR100}", (".svg", ".pdf")).files
+        figures = sorted(path for path in drawn if path.suffix == ".svg")
+        old = {path for name in names for figure in figures_of(name, folder) for path in files_of(figure)}
+        checks = {path for path in drawn if path.suffix == ".json"}
+        for other in (old | checks) - {path for figure in figures for path in files_of(figure)}:
+            other.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"{folder / FOLDER} cannot be written: {error.strerror or error}; omit --figures") from None
     return figures

@@ -27,8 +27,9 @@ from phasezero.records.analysis import FORMAT, parse_analysis
 from phasezero.records.files import relative
 from phasezero.records.jsonfile import read_json
 from phasezero.records.run import Record, parse_record
-from phasezero.report.grid import NOTHING, Cell, Grid, markdown
+from phasezero.report.grid import NOTHING, Cell, Grid, markdown, paragraph
 from phasezero.report.published import preset_differences
+from phasezero.report.style import caption_files
 from phasezero.report.tables import metrics_of, spread
 
 TABLES = ("table1", "table2", "table3", "table4")
@@ -217,8 +218,13 @@ def section_of(claim: CheckedClaim, note: str, pictures: Sequence[str], start: P
 
 
 def pictures_of(target: str, folder: Path, start: Path) -> list[str]:
-    """Return the figures of a target as Markdown, with paths relative to `start`."""
-    return [f"![{path.stem}]({quote(relative(path, start))})\n" for path in figures_of(target, folder)]
+    """Return the figures of a target as Markdown, each with its caption, with paths relative to `start`."""
+    parts = []
+    for path in figures_of(target, folder):
+        parts.append(f"![{path.stem}]({quote(relative(path, start))})\n")
+        if (caption := caption_files(path)[0]).exists():
+            parts.append(paragraph(caption.read_text(encoding="utf-8")))
+    return parts
 
 
 def folded(paths: Iterable[str]) -> list[str]:

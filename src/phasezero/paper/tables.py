@@ -114,9 +114,9 @@ class Table:
         return paper_name(own) if paper_name(own) in known else known[0]
 
     @property
-    def remarks(self) -> list[str]:
-        """Return the remarks on differences from the paper, which every output shows."""
-        said = [self.replaced]
+    def conditions(self) -> list[str]:
+        """Return the remarks on what was run, where that differs from the paper."""
+        said = []
         configs = [row.config for row in self.rows if find_data_set(self.data).short_epochs]
         later = {(config.training.later.epochs, usual_config(config).training.later.epochs) for config in configs}
         for epochs, usual in sorted(later):
@@ -131,10 +131,18 @@ class Table:
         used = [(self.label(row.config), sorted(set(map(precision_of, row.records.values())))) for row in self.rows]
         if mixed := [f"{label}: {', '.join(precisions)}" for label, precisions in used if len(precisions) > 1]:
             said.append(f"Runs in different precisions are averaged together ({'; '.join(mixed)}).")
-        for number, what in ((self.diverged, "diverged"), (len(self.missing) - self.diverged, "are missing")):
-            if number:
-                said.append(f"{number} of {len(self.seeds) * len(self.rows)} runs {what}.")
-        return [*filter(None, [*said, self.target.note])]
+        return said
+
+    @property
+    def gaps(self) -> list[str]:
+        """Return the remarks on runs without a record."""
+        counts = ((self.diverged, "diverged"), (len(self.missing) - self.diverged, "are missing"))
+        return [f"{number} of {len(self.seeds) * len(self.rows)} runs {what}." for number, what in counts if number]
+
+    @property
+    def remarks(self) -> list[str]:
+        """Return the remarks on differences from the paper, which every output of ours shows."""
+        return [*filter(None, [self.replaced, *self.conditions, *self.gaps, self.target.note])]
 
     @property
     def caption(self) -> str:
@@ -142,6 +150,14 @@ class Table:
         where = paper_name(self.data)
         name = f"{name} of the paper" if self.target.in_paper else name.capitalize()
         return " ".join([f"{name}, on {where}: {self.target.title}.", *self.remarks])
+
+    @property
+    def figure_caption(self) -> str:
+        """Return the caption of a figure, for the readers of a paper: without the state of our runs."""
+        name = f" (Fig. {self.target.name.removeprefix('fig')} of the CwD paper)" * self.target.in_paper
+        replaced = f"{self.replaced.partition(';')[0].rstrip('.')}." * bool(self.replaced)
+        title = f"{self.target.title}, on {paper_name(self.data)}{name}."
+        return " ".join(filter(None, [title, replaced, *self.conditions, self.target.note]))
 
     def label(self, config: RunConfig) -> str:
         """Return `LUCIR + CwD`, with the coefficient if it is unusual or differs between rows of the method."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -14,12 +15,13 @@ from rich.console import Console
 from phasezero.analysis.compare import Finding, compare, mean_of, usual_k, write_findings
 from phasezero.analysis.spectra import CONSTANT
 from phasezero.errors import UserError
-from phasezero.identity import Group, cwd_weight, group_analyses
+from phasezero.identity import Group, cwd_weight, group_analyses, short_names
 from phasezero.records.analysis import Analysis, Form, Split, floors, shared_classes
 from phasezero.report.grid import NOTHING, Cell, Grid, Spread, print_grid
 from phasezero.report.spectra import draw_alpha, draw_information, draw_overlap
 from phasezero.report.style import write_every_format
 from phasezero.report.tables import spread
+from phasezero.steps import working
 
 _MOST_NAMES = 4
 
@@ -101,16 +103,18 @@ def figure_caption(analyses: Sequence[Analysis], classes: Sequence[str] | None =
     return f"{models} Means over the {len(classes)} classes {which}: {_first_few([names[key] for key in classes])}."
 
 
-def findings_grid(findings: Sequence[Finding], left_out: Iterable[str] = ()) -> Grid:
+def findings_grid(
+    findings: Sequence[Finding], left_out: Iterable[str] = (), names: Mapping[str, str] | None = None
+) -> Grid:
     """Return a row for each statement and k: how often it holds, by how much, and the exceptions.
 
-    `left_out` has the reasons why models could not be compared.
+    `left_out` has the reasons why models could not be compared. `names` are other names of models.
     """
     header = ["statement", "models", "k", "means", "difference", "holds", "exceptions"]
     rows: list[list[Cell]] = []
     before: tuple[str, ...] = ()
     for finding in findings:
-        words = finding.claim, " -> ".join(finding.models)
+        words = finding.claim, " -> ".join((names or {}).get(model, model) for model in finding.models)
         digits, digits_of_difference = (1, 1) if finding.k is None else (3, 4)
         counts = Counter((case.class_id, case.class_name) for case in finding.exceptions).most_common()
         rows.append(
@@ -134,7 +138,7 @@ def findings_grid(findings: Sequence[Finding], left_out: Iterable[str] = ()) -> 
     if other := dict.fromkeys(key for finding in findings for key in finding.also_differ_in):
         parts.append(f"Some of these models also differ in {', '.join(other)}.")
     parts += [f"Left out: {why}." for why in left_out]
-    return Grid(header, rows, " ".join(parts), words=len(header))
+    return Grid(header, rows, " ".join(parts), words=2, remarks=True)
 
 
 def _first_few(names: Sequence[str]) -> str:
@@ -165,15 +169,22 @@ def show_analyses(
         for path in paths:
             Console(soft_wrap=True).print(f"wrote {path}", markup=False, highlight=False)
 
-    def draw(name: str, make: Callable[..., None], **options: Any) -> None:
+    def draw(name: str, make: Callable[..., list[Path]], **options: Any) -> None:
         make = partial(make, analyses, split=split, form=form, **options)
-        wrote(*write_every_format(folder / f"{name}{suffix}", make))
+        with working(f"drawing {name}"):
+            written = write_every_format(folder / f"{name}{suffix}", make)
+        wrote(*written)
 
     grid = analysis_grid(analyses, split=split, form=form, ks=ks, classes=classes or None, later=later)
-    print_grid(grid, "terminal", Console())
+    labels = [group.label for group in group_analyses(analyses)]
+    short, common = short_names(labels)
+    names = dict(zip(labels, short, strict=True))
+    caption = grid.caption + f" Names are short for METHOD/{common}." * bool(common)
+    rows = [[names.get(str(row[0]), row[0]), *row[1:]] for row in grid.rows]
+    print_grid(replace(grid, rows=rows, caption=caption), "terminal", Console())
     left_out: list[str] = []
     if findings := compare(analyses, ks=ks, split=split, form=form, later=later, left_out=left_out):
-        print_grid(findings_grid(findings), "terminal", Console())
+        print_grid(findings_grid(findings, names=names), "terminal", Console())
     for why in left_out:
         warn(f"{why}; left out")
     if later and not classes:

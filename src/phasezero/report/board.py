@@ -2,88 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
 
-from phasezero.report.looks import COLOURS, MARKERS
-from phasezero.report.style import draw_legend, plain_text, write_figure
+from phasezero.report.looks import Look, method_look
+from phasezero.report.style import COLUMN, place_legend, plain_text, write_figure
 
-CLOSE = 0.5
-"""Points of accuracy between published numbers whose labels would overlap."""
+HEIGHT = 1.75  # inches of a panel
+PLAIN = "plain"
+"""The name of a phase 0 without strategies."""
+FILLS: tuple[Any, ...] = ("full", "left", "top", "right", "bottom")
+"""The filled half of a marker, by strategies: plain first, then the others in the board's order.
+
+Further strategies start again, with a black edge."""
+LABEL = 0.075  # the height of a label, as a share of a panel's
 
 
 @dataclass(frozen=True)
-class Line:
-    """A published number; `is_open` for another setting than the runs'."""
+class Point:
+    """The runs of a method that continue from a phase 0 with some strategies."""
+
+    label: str
+    method: str
+    strategies: str
+    seconds: float
+    averages: Sequence[float]
+
+
+@dataclass(frozen=True)
+class PublishedLine:
+    """A published number in the look of its method, or dotted if its setting is another than the runs' (open)."""
 
     label: str
     average: float
-    is_open: bool
+    look: Look | None
+
+    @property
+    def colour(self) -> str:
+        return self.look.colour if self.look else "0.35"
+
+    @property
+    def stroke(self) -> Any:
+        return self.look.stroke if self.look else ":"
 
 
 @dataclass(frozen=True)
 class Board:
-    """A panel: runs as (method, strategies, seconds, averages), and published numbers."""
-
     title: str
-    points: Sequence[tuple[str, str, float, Sequence[float]]]
-    lines: Sequence[Line] = ()
+    points: Sequence[Point]
+    lines: Sequence[PublishedLine] = ()
 
 
-def draw_boards(boards: Sequence[Board], path: Path, *, device: str, caption: str = "") -> None:
-    """Draw a panel for each board. Colours are methods, markers are phase-0 strategies."""
-    methods = list(dict.fromkeys(point[0] for board in boards for point in board.points))
-    strategies = list(dict.fromkeys(point[1] for board in boards for point in board.points))
+def draw_boards(boards: Sequence[Board], path: Path, *, device: str, caption: str = "") -> list[Path]:
+    """Draw a panel for each board, and return the figure's files. Looks are methods, filled halves are strategies."""
+    points = [point for board in boards for point in board.points]
+    methods = {point.label: point.method for point in points}
+    strategies = sorted(dict.fromkeys(point.strategies for point in points), key=lambda name: name != PLAIN)
 
     def make() -> Figure:
-        figure = Figure(figsize=(max(4.8, 3.4 * len(boards)), 3.6 + 0.17 * max(len(methods) + 2, len(strategies))))
-        panels = figure.subplots(1, len(boards), squeeze=False)[0]
+        figure = Figure(figsize=(COLUMN, 0.3 + HEIGHT * len(boards)))
+        panels = figure.subplots(len(boards), 1, squeeze=False, sharex=True)[:, 0]
         for axes, board in zip(panels, boards, strict=True):
-            for method, strategy, seconds, averages in board.points:
-                style = {"color": COLOURS[methods.index(method) % len(COLOURS)], "linestyle": ""}
-                marker = MARKERS[strategies.index(strategy) % len(MARKERS)]
-                axes.plot([seconds], [fmean(averages)], marker=marker, markersize=6, **style)
-            for is_open in (False, True):
-                _draw_lines(axes, [line for line in board.lines if line.is_open == is_open], is_open)
+            for point in board.points:
+                look = method_look(point.method)
+                marker = _marker(look.marker, look.colour, strategies.index(point.strategies))
+                marker.set_data([point.seconds], [fmean(point.averages)])
+                axes.add_line(marker)
             axes.set_xscale("log")
             axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.xaxis.set_minor_locator(NullLocator())
             axes.xaxis.set_major_formatter(ScalarFormatter())
-            axes.margins(x=0.15)
-            axes.set(xlabel=f"Seconds of a run ({device})", ylabel="Average incremental accuracy (%)")
+            axes.margins(x=0.1, y=0.08)
+            axes.autoscale_view()
+            _draw_lines(axes, board.lines)
+            axes.set(ylabel="Average accuracy (%)")
             plain_text(axes.title, board.title)
-        handles = [
-            Line2D([], [], linestyle="", marker="o", color=COLOURS[i % len(COLOURS)]) for i in range(len(methods))
-        ]
-        handles += [
-            Line2D([], [], linestyle="", marker=MARKERS[i % len(MARKERS)], color="0.35") for i in range(len(strategies))
-        ]
-        labels = [*methods, *strategies]
-        if any(line for board in boards for line in board.lines):
-            handles += [Line2D([], [], color="0.35", linestyle=kind) for kind in ("--", ":")]
-            labels += ["published, strict setting", "published, open setting"]
-        draw_legend(figure, handles, labels, ncols=2 + (len(boards) > 1))
+        panels[-1].set_xlabel(f"Seconds of a run ({device})")
+        looks = {label: method_look(method) for label, method in methods.items()}
+        handles = [_marker(look.marker, look.colour, 0) for look in looks.values()]
+        handles += [_marker("o", "0.35", place) for place in range(len(strategies))]
+        place_legend(figure, handles, [*methods, *strategies])
         return figure
 
-    write_figure(path, make, caption)
+    about = f"n={_range(len(point.averages) for point in points)}."
+    if any(board.lines for board in boards):
+        about += " Lines are published averages: dashed in our setting, dotted in settings that allow more."
+    return write_figure(path, make, f"{caption} {about}".lstrip())
 
 
-def _draw_lines(axes: Axes, lines: Sequence[Line], is_open: bool) -> None:
-    """Draw published numbers, dotted with labels on the left (open setting) or dashed with labels on the right."""
-    labels: dict[float, list[str]] = {}
-    for line in sorted(lines, key=lambda line: -line.average):
-        axes.axhline(line.average, color="0.35", linestyle=":" if is_open else "--", linewidth=0.8, zorder=1)
-        near = next((place for place in labels if place - line.average < CLOSE), line.average)
-        labels.setdefault(near, []).append(line.label)  # numbers this close share a text
-    for place, names in labels.items():
-        across, align = (0.01, "left") if is_open else (0.99, "right")
-        text = axes.text(across, place, "", fontsize=6, color="0.35", ha=align, va="bottom", zorder=2)
-        text.set_transform(axes.get_yaxis_transform())
-        plain_text(text, ", ".join(names))
+def _range(counts: Iterable[int]) -> str:
+    known = sorted(counts)
+    return " to ".join(dict.fromkeys(map(str, (known[0], known[-1]))))
+
+
+def _marker(shape: str, colour: str, strategies: int) -> Line2D:
+    """Return the marker of a method in its colour, filled by the place of its strategies."""
+    edge = colour if strategies < len(FILLS) else "black"
+    options: dict[str, Any] = {
+        "color": colour,
+        "markerfacecoloralt": "white",
+        "markeredgecolor": edge,
+        "markeredgewidth": 0.7,
+    }
+    fill = FILLS[strategies % len(FILLS)]
+    return Line2D([], [], linestyle="", marker=shape, markersize=6, fillstyle=fill, zorder=3, **options)
+
+
+def _draw_lines(axes: Axes, lines: Sequence[PublishedLine]) -> None:
+    """Draw published numbers, with labels in the right margin that are moved apart where they would overlap."""
+    ordered = sorted(lines, key=lambda line: line.average)
+    for line in ordered:
+        axes.axhline(line.average, color=line.colour, linestyle=line.stroke, linewidth=0.9, zorder=1)
+    low, high = axes.get_ylim()
+    heights = apart([(line.average - low) / (high - low) for line in ordered], LABEL)
+    for line, height in zip(ordered, heights, strict=True):
+        place = [(line.average - low) / (high - low), height, height]
+        axes.plot([1, 1.03, 1.05], place, transform=axes.transAxes, color=line.colour, linewidth=0.5, clip_on=False)
+        text = axes.text(1.06, height, "", fontsize=6, color=line.colour, va="center", transform=axes.transAxes)
+        plain_text(text, line.label)
+
+
+def apart(places: Sequence[float], distance: float) -> list[float]:
+    """Return rising places moved as little as needed to be this far apart: overlapping ones around their middle."""
+    blocks: list[tuple[float, int]] = []  # the middle and the number of places that touch
+    for place in places:
+        middle, count = place, 1
+        while blocks and blocks[-1][0] + distance * (blocks[-1][1] + count) / 2 > middle:
+            before, others = blocks.pop()
+            middle, count = (before * others + middle * count) / (others + count), others + count
+        blocks.append((middle, count))
+    return [middle + distance * (at - (count - 1) / 2) for middle, count in blocks for at in range(count)]

@@ -7,18 +7,22 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from phasezero.validation import no_formula
+from phasezero.validation import no_formula, shorten
 
 NOTHING = "-"
 
-# After a space, or after the / or + of a name ("lucir+cwd/cifar100/b50s10"); a number keeps its sign.
-_BREAK = re.compile(r"(?<=\s)|(?<=\w[/+])")
+# After a space, the / or + of a name, or the comma before a setting ("lucir+cwd/cifar100/b50s10,epochs=3"). A number
+# keeps its sign.
+_BREAK = re.compile(r"(?<= )|(?<=\w[/+])|(?<=\w,)(?=[a-z])")
+_KEPT = "\u00a0"  # a space that is no place to break a line
+_LONGEST_NAME = 160  # characters in a terminal; a list of classes in a name has hundreds
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,17 @@ Cell = str | Spread
 
 @dataclass(frozen=True)
 class Grid:
-    """Headings, rows and a caption. The first `words` columns (with `remarks` also the last) are text, not numbers."""
+    """Headings, rows and a caption. The first `words` columns (with `remarks` also the last) are text, not numbers.
+
+    A terminal that is too narrow leaves out `spare` columns. Columns without a number are left out in every terminal.
+    """
 
     header: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
     words: int = 1
     remarks: bool = False
+    spare: Sequence[int] = ()
 
     def holds_words(self, place: int) -> bool:
         return place < self.words or (self.remarks and place == len(self.header) - 1)
@@ -59,26 +67,55 @@ class Grid:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Draw the table in the console's width, in several parts if needed; no number is cut."""
-        # A number that must break does so before its "±".
-        lines = [[cell.replace("± ", "±") for cell in line] for line in self.lines()]
-        for places, (header, *rows) in fit(lines, self.words, options.max_width):
+        shown, left_out = self._columns(options.max_width)
+        header, *rows = self.lines()
+        lines = [[header[place] for place in shown]]
+        lines += [[self._short(row[place], place) for place in shown] for row in rows]
+        for places, (header, *rows) in fit(lines, self.words, options.max_width, remarks=self.remarks):
             table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
             for place, name in zip(places, header, strict=True):
-                table.add_column(Text(name), justify="left" if self.holds_words(place) else "right", overflow="fold")
+                justify: Literal["left", "right"] = "left" if self.holds_words(shown[place]) else "right"
+                table.add_column(Text(name.replace(_KEPT, " ")), justify=justify, overflow="fold")
             for row in rows:
-                table.add_row(*map(Text, row))  # Text: a [name] is not markup
+                table.add_row(*(Text(cell.replace(_KEPT, " ")) for cell in row))  # Text: a [name] is not markup
             yield table
-        if self.caption:
-            yield Text(self.caption, style="table.caption")
+        narrow = f"Not shown at this width: {', '.join(left_out)}." if left_out else ""
+        if caption := " ".join(filter(None, [self.caption, narrow])):
+            yield Text(caption, style="table.caption")
+
+    def _short(self, cell: str, place: int) -> str:
+        if self.holds_words(place):
+            return shorten(cell, _LONGEST_NAME)
+        return re.sub(r" (?!\()", _KEPT, cell.replace(" ± ", " ±"))  # a number is not broken, except before its note
+
+    def _columns(self, width: int) -> tuple[list[int], list[str]]:
+        """Return the columns to draw in a width, and the headings of those that are left out for it."""
+        lines = self.lines()
+        used = [p for p in range(len(self.header)) if p < self.words or any(line[p] != NOTHING for line in lines[1:])]
+        widths = {place: max(len(self._short(line[place], place)) for line in lines) for place in used}
+        for place in used[: self.words]:
+            widths[place] = min(widths[place], width * 2 // 5)  # a longer name is broken
+        spare = [place for place in self.spare if place in used]
+        kept: list[int] = []
+        for count in range(len(spare), -1, -1):
+            kept = [spare[round(i * (len(spare) - 1) / max(count - 1, 1))] for i in range(count)]
+            shown = [place for place in used if place not in spare or place in kept]
+            if sum(widths[place] + 1 for place in shown) - 1 <= width:
+                break
+        return shown, [self.header[place] for place in spare if place not in kept]
 
 
-def fit(lines: Sequence[Sequence[str]], words: int, width: int) -> list[tuple[list[int], list[list[str]]]]:
+def fit(
+    lines: Sequence[Sequence[str]], words: int, width: int, *, remarks: bool = False
+) -> list[tuple[list[int], list[list[str]]]]:
     """Return parts that fit a width, to be drawn below each other: the columns of each, and its cells line by line.
 
-    The first column, which names rows, is in every part. The first `words` columns get the spare width.
+    The first column, which names rows, is in every part. The first `words` columns (with `remarks` also the last) get
+    the spare width.
     """
     columns = list(zip(*lines, strict=True))
     most = [max(map(len, column)) for column in columns]
+    text = {*range(words), *([len(columns) - 1] if remarks else [])}
     if sum(most) + len(most) - 1 <= width:
         return [(list(range(len(most))), [list(line) for line in lines])]
     least = [max(len(piece.rstrip()) for cell in column for piece in _BREAK.split(cell)) for column in columns]
@@ -96,7 +133,7 @@ def fit(lines: Sequence[Sequence[str]], words: int, width: int) -> list[tuple[li
     for part in parts:
         widths = list(least)
         for _ in range(spare(part)):  # to the narrowest text column that can use it
-            if growing := [place for place in part if place < words and widths[place] < most[place]]:
+            if growing := [place for place in part if place in text and widths[place] < most[place]]:
                 widths[min(growing, key=widths.__getitem__)] += 1
         laid_out.append((part, [["\n".join(wrap(line[place], widths[place])) for place in part] for line in lines]))
     return laid_out
@@ -120,7 +157,12 @@ def markdown(grid: Grid) -> str:
     rule = ["---" if grid.holds_words(place) else "---:" for place in range(len(header))]
     escaped = [[_markdown_text(cell).replace("|", r"\|") for cell in line] for line in (header, rule, *rows)]
     table = "".join(f"| {' | '.join(line)} |\n" for line in escaped)
-    return f"{table}\n{_markdown_text(grid.caption)}\n" if grid.caption else table
+    return f"{table}\n{paragraph(grid.caption)}" if grid.caption else table
+
+
+def paragraph(text: str) -> str:
+    """Return a paragraph of Markdown, ending in a newline."""
+    return f"{_markdown_text(text)}\n"
 
 
 def _markdown_text(text: str) -> str:

@@ -26,6 +26,9 @@ METHOD_LOOKS = {
 OTHER_LOOKS = (("#4C5B8F", "#A3B1E6", "d"), ("#7D6A3A", "#CDB878", "H"), ("#3F7C85", "#86C9D3", "8"))
 """The looks of methods from plug-ins, chosen by name, so that each has the same in all figures."""
 
+VALUES_LOOK = ("#4C5B8F", "#A3B1E6", "o")
+"""The look of lines that are values of a setting, such as eta, over all methods: in shades of a colour."""
+
 ORACLE = "joint"
 """The method whose look an oracle has: both learn all classes at once."""
 
@@ -55,6 +58,11 @@ class Look:
     marker: str
     dash: Dash = ()
 
+    @property
+    def stroke(self) -> str | tuple[int, Dash]:
+        """Return matplotlib's line style."""
+        return (0, self.dash) if self.dash else "-"
+
 
 def method_look(method: str, strategies: Sequence[str] = ()) -> Look:
     """Return how a method with these phase-0 strategies is drawn."""
@@ -68,13 +76,19 @@ def looks_among(models: Sequence[tuple[str, Sequence[str]]]) -> list[Look]:
     return [_varied(look, looks[:place].count(look), looks.count(look)) for place, look in enumerate(looks)]
 
 
+def looks_of_values(count: int) -> list[Look]:
+    """Return the looks of lines for the values of a setting in their order: from a light to a dark shade."""
+    return [_varied(Look(*VALUES_LOOK), place, count) for place in range(count)]
+
+
 def _varied(look: Look, place: int, count: int) -> Look:
     """Return the place-th of `count` looks of the same method and strategies: from a light to a dark shade."""
     if count < 2:
         return look
     share, others = place / (count - 1), [marker for marker in MARKERS if marker != look.marker]
     marker = others[(place - 1) % len(others)] if place else look.marker
-    return Look(_shade(look.colour, share), _shade(look.dark, share), marker, look.dash)
+    # On a dark ground a darker shade would be hard to see.
+    return Look(_shade(look.colour, share), _shade(look.dark, share / 2), marker, look.dash)
 
 
 def _shade(colour: str, share: float) -> str:

@@ -16,22 +16,23 @@ from torch import Tensor
 from phasezero.errors import UserError
 from phasezero.records.analysis import Analysis, Split
 from phasezero.report.looks import COLOURS, MARKERS
-from phasezero.report.style import draw_legend, plain_text, write_figure
+from phasezero.report.style import COLUMN, PAGE, place_legend, plain_text, write_figure
 
 
 def draw_sphere(
     panels: Mapping[str, Analysis], path: str | Path, *, split: Split = "train", future: bool = True, caption: str = ""
-) -> None:
+) -> list[Path]:
     """Draw unit features on a sphere, with a panel for each model; `future` also shows later classes.
 
     Each sphere is turned to face its points. Points on the far side are hollow.
     """
     columns = min(len(panels), 4)
-    rows = -(-len(panels) // columns)
+    width = COLUMN if columns < 3 else PAGE
+    height = (width / columns + 0.2) * -(-len(panels) // columns)
 
     def make() -> Figure:
-        figure = Figure(figsize=(2.3 * columns, 2.5 * rows + 0.5))
-        grid = list(figure.subplots(rows, columns, squeeze=False).flat)
+        figure = Figure(figsize=(width, height))
+        grid = list(figure.subplots(-(-len(panels) // columns), columns, squeeze=False).flat)
         names: dict[str, str] = {}
         handles: dict[str, Artist] = {}
         for axes, (title, analysis) in zip(grid, panels.items(), strict=False):
@@ -48,11 +49,11 @@ def draw_sphere(
             plain_text(axes.title, title)
         for axes in grid:
             axes.set_axis_off()
-        legend = f"unit features, {split} images; hollow: on the far side of the sphere"
-        draw_legend(figure, list(handles.values()), [names[key] for key in handles], legend, ncols=4)
+        place_legend(figure, list(handles.values()), [names[key] for key in handles])
         return figure
 
-    write_figure(path, make, caption)
+    about = f"Unit features of {split} images. Hollow markers are on the far side of the sphere."
+    return write_figure(path, make, f"{caption} {about}".lstrip())
 
 
 def facing(points: Tensor) -> Tensor:

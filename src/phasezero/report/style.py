@@ -1,11 +1,11 @@
-"""The style and file formats of figures: sized for a paper's column, legible in grey."""
+"""How figures are written: sizes for a paper, files with the caption beside the picture, text and legends."""
 
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,140 +13,140 @@ import matplotlib
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+from matplotlib.legend import Legend
+from matplotlib.transforms import Bbox
 
 from phasezero.errors import UserError
-from phasezero.records.files import replacing
-from phasezero.records.metrics import mean_and_deviation
-from phasezero.report.looks import COLOURS, MARKERS
+from phasezero.records.files import replacing, slug, write_whole
+from phasezero.report.grid import latex_text
 
 SUFFIXES = (".png", ".svg", ".pdf")
 STYLE = Path(__file__).with_name("figures.mplstyle")
 
-_LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+COLUMN, PAGE = 3.3, 6.9
+"""The width in inches of a paper's column, and of its page."""
+WIDTHS = (60, 48, 36, 24, 12)
+"""Characters of a line of a legend, to choose from."""
+MOST_COLUMNS = 5  # of a legend
+FOLDED = 1.25  # how much higher a legend may be if its labels then need no folding
 
-MOST_MARKERS = 13  # S=2 has 26 phases; more markers than this merge into a band
-COLUMNS = 3  # of panels
-LONG = 60  # characters of a label
 
+def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = "") -> list[Path]:
+    """Write a figure as PNG, SVG or PDF by the suffix, and return its files; the same figure gives the same files.
 
-def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = "") -> None:
-    """Write a figure as PNG, SVG or PDF by the suffix, a caption below; the same figure gives the same file."""
+    Beside an SVG or a PDF, the caption is written as text and as a LaTeX environment that includes the figure.
+    """
     path = Path(path)
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"{path}: a figure's name must end in one of {', '.join(SUFFIXES)}")
+    form = path.suffix.lower().removeprefix(".")
+    stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
     with matplotlib.rc_context(fname=STYLE):  # not pyplot, which keeps global state
         figure = make()
-        if caption:
-            # A tight crop would move the figure's edge, and a legend outside the axes, onto the caption. So
-            # everything is laid out before and stays in place.
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")
-            for legend in figure.legends:
-                legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
-            lines = textwrap.fill(caption, round(19 * figure.get_figwidth()))
-            plain_text(figure.text(0.0, -0.02, "", fontsize=7, ha="left", va="top"), lines)
-        form = path.suffix.lower().removeprefix(".")
-        stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
         with replacing(path) as temporary:
             figure.savefig(temporary, format=form, metadata=stamp)
+    if not caption or form == "png":
+        return [path]
+    text, environment = caption_files(path)
+    write_whole(text, f"{caption}\n")
+    write_whole(environment, latex_figure(path, caption, is_wide=figure.get_figwidth() > COLUMN))
+    return [path, text, environment]
 
 
-def write_every_format(base: Path, make: Callable[[Path], None], suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
-    """Write a figure as PNG, SVG and PDF (or some of them), all with this name and a suffix."""
-    paths = [base.with_name(base.name + suffix) for suffix in suffixes]
-    for path in paths:
-        make(path)
-    return paths
+def write_every_format(
+    base: Path, make: Callable[[Path], Sequence[Path]], suffixes: Sequence[str] = SUFFIXES
+) -> list[Path]:
+    """Write a figure as PNG, SVG and PDF (or some of them), all with this name and a suffix; return all files."""
+    made = [make(base.with_name(base.name + suffix)) for suffix in suffixes]
+    return list(dict.fromkeys(path for paths in made for path in paths))
 
 
-Points = Sequence[tuple[float, Sequence[float]]]
-"""Positions on the x axis, each with the values of some runs."""
+def caption_files(path: Path) -> tuple[Path, Path]:
+    """Return the files beside a figure that contain its caption: as text, and in a LaTeX environment."""
+    return path.with_name(f"{path.stem}-caption.txt"), path.with_name(f"{path.stem}-figure.tex")
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Lines in one set of axes. A label has the same colour in every panel of a figure."""
+def latex_figure(path: Path, caption: str, *, is_wide: bool) -> str:
+    r"""Return an environment that includes a figure; LaTeX reads a PDF by itself, an SVG with the package svg.
 
-    lines: Sequence[tuple[str, Points]]
-    x_label: str
-    y_label: str
-    title: str = ""
-    mark: Callable[[Axes], None] = lambda axes: None
-    """Sets scale and ticks of the x axis when the lines are drawn."""
-
-
-def write_panels(
-    path: str | Path,
-    panels: Sequence[Panel],
-    *,
-    legend: str = "",
-    height: float | None = None,
-    inside: bool = False,
-    caption: str = "",
-) -> None:
-    """Write a figure of panels. The legend, with this title, is below all panels or inside a single panel."""
-    labels = list(dict.fromkeys(label for panel in panels for label, _ in panel.lines))
-    columns = min(len(panels), COLUMNS)
-    rows = -(-len(panels) // columns)
-    height = height or 2.5 * rows + 0.4 + 0.17 * len(labels)
-    size = 4.8 if columns == 1 else 3.1 * columns, height + 0.17 * sum(folded(label).count("\n") for label in labels)
-
-    def make() -> Figure:
-        figure = Figure(figsize=size)
-        grid = list(figure.subplots(rows, columns, squeeze=False).flat)
-        drawn: dict[str, Artist] = {}
-        for axes, panel in zip(grid, panels, strict=False):
-            for label, points in panel.lines:
-                if points:
-                    drawn[label] = draw_spread(axes, points, labels.index(label))
-            panel.mark(axes)
-            axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
-            plain_text(axes.title, panel.title)
-        for spare in grid[len(panels) :]:
-            spare.set_axis_off()
-        shown = [label for label in labels if label in drawn]
-        draw_legend(grid[0] if inside else figure, [drawn[label] for label in shown], shown, legend)
-        return figure
-
-    write_figure(path, make, caption)
-
-
-def draw_spread(axes: Axes, points: Points, index: int) -> Line2D:
-    """Draw the index-th line of a plot: at each x the mean of the values, shaded by their sample deviation."""
-    colour, x = COLOURS[index % len(COLOURS)], [place for place, _ in points]
-    spread = [mean_and_deviation(values)[:2] for _, values in points]
-    means = [mean for mean, _ in spread]
-    style: dict[str, Any] = {"linestyle": _LINES[index % len(_LINES)], "marker": MARKERS[index % len(MARKERS)]}
-    (line,) = axes.plot(x, means, color=colour, markevery=-(-len(means) // MOST_MARKERS), zorder=3, **style)
-    known = [(at, mean - off, mean + off) for at, (mean, off) in zip(x, spread, strict=True) if off is not None]
-    if known:
-        places, low, high = zip(*known, strict=True)
-        if 1 < len(known) == len(means):
-            axes.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
-        else:  # a band would narrow at points with a single run, as if these were certain
-            axes.vlines(places, low, high, color=colour, linewidth=1)
-    return line
+    The name of the file is given without its suffix. `\detokenize` keeps a name with underscores as it is.
+    """
+    is_svg, kind = path.suffix.lower() == ".svg", "figure*" if is_wide else "figure"
+    needs = r"% needs \usepackage{svg} and Inkscape; a figure written as .pdf needs neither" if is_svg else None
+    command = "includesvg" if is_svg else "includegraphics"
+    lines = [
+        needs or r"% needs \usepackage{graphicx}",
+        rf"\begin{{{kind}}}",
+        r"\centering",
+        rf"\{command}[width=\linewidth]{{\detokenize{{{path.stem}}}}}",
+        rf"\caption{{{latex_text(caption)}}}",
+        rf"\label{{fig:{slug(path.stem)}}}",
+        rf"\end{{{kind}}}",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def plain_text(text: Any, words: str) -> None:
-    """Escape text, because matplotlib reads $...$ as mathematics."""
+    """Set a text, without matplotlib's reading of $...$ as mathematics."""
     text.set_parse_math(False)
     text.set_text(words)
 
 
-def draw_legend(
-    where: Axes | Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "", **options: Any
+def place_legend(
+    figure: Figure, handles: Sequence[Artist], labels: Sequence[str], title: str = "", *, inside: Axes | None = None
 ) -> None:
-    """Draw a legend inside axes with room for it, or below a whole figure; labels appear unchanged."""
-    inside = isinstance(where, Axes)
-    options |= {"loc": "best" if inside else "outside lower center", "frameon": inside, "title": title or None}
+    """Draw a legend in axes with room for it; otherwise below all axes, where the figure grows by its height.
+
+    Below, the columns and the length of a label's lines are those of the lowest legend that fits the figure's width.
+    """
+    if inside is not None:
+        legend = _legend(inside, handles, labels, title, WIDTHS[0], loc="best")
+        legend.set_in_layout(False)  # axes would shrink to make room for a long legend
+        figure.draw_without_rendering()
+        box, space = legend.get_window_extent(), inside.get_window_extent()
+        fits = box.x0 >= space.x0 and box.x1 <= space.x1 and box.y0 >= space.y0 and box.y1 <= space.y1
+        if fits and not any(_touches(shape, box) for shape in _shapes(inside)):
+            return
+        legend.remove()
+    below = partial(_legend, figure, handles, labels, title, loc="outside lower center")
+    found = []
+    for columns, width in product(range(1, min(MOST_COLUMNS, len(labels)) + 1), WIDTHS):
+        legend = below(width, ncols=columns)
+        box, worse = legend.get_window_extent(), FOLDED if max(map(len, labels)) > width else 1
+        found.append((box.width > figure.bbox.width, box.height * worse, columns, -width))
+        legend.remove()
+    *_, columns, width = min(found)
+    height = below(-width, ncols=columns).get_window_extent().height
+    figure.set_figheight(figure.get_figheight() + height / figure.dpi)
+
+
+def _legend(
+    where: Axes | Figure, handles: Sequence[Artist], labels: Sequence[str], title: str, width: int, **options: Any
+) -> Legend:
     # The names go in afterwards: matplotlib hides labels that start with "_".
-    legend = where.legend(handles, list(map(str, range(len(handles)))), **options)
+    names = list(map(str, range(len(handles))))
+    legend = where.legend(handles, names, frameon=isinstance(where, Axes), **options)
     for text, label in zip(legend.get_texts(), labels, strict=True):
-        plain_text(text, folded(label))
+        plain_text(text, folded(label, width))
+    if title:
+        legend.set_title(title)
+    return legend
 
 
-def folded(label: str) -> str:
+def _shapes(axes: Axes) -> Iterator[tuple[Any, bool]]:
+    """Yield all lines and bands in pixels, and whether they are filled."""
+    for line in axes.lines:
+        yield line.get_transform().transform_path(line.get_path()), False
+    for collection in axes.collections:
+        for path in collection.get_paths():
+            yield collection.get_transform().transform_path(path), True
+
+
+def _touches(shape: tuple[Any, bool], box: Bbox) -> bool:
+    path, is_filled = shape
+    return bool(path.intersects_bbox(box.padded(3), filled=is_filled))  # a marker is about three pixels around a point
+
+
+def folded(label: str, width: int) -> str:
     """Break a label at its settings, but not within a number: a long legend would leave no room for the axes."""
-    return re.sub(rf"(.{{1,{LONG}}}(?:$|(?<=[, ])(?!±)(?<!± )))", r"\1\n", label).rstrip("\n")
+    return re.sub(rf"(.{{1,{width}}}(?:$|(?<=[, ])(?!±)(?<!± )))", r"\1\n", label).rstrip("\n")

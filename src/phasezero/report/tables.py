@@ -14,6 +14,7 @@ from phasezero.report.published import published_for
 Runs = Group[Record]
 
 MOST_PHASES = 8  # the most columns that fit a terminal; with more, a few are chosen
+MOST_NAMED = 4  # runs in a warning
 CLASSIFICATION = "how the method classifies"  # does not count if all runs are shown by the same classifier
 WITHIN_DATA_SET = ("classes or class order", "training", "network")  # differ anyway on different data sets
 
@@ -69,6 +70,7 @@ def results_grid(records: Iterable[Record], *, classifier: str | None = None) ->
         rows if published else [row[:-1] for row in rows],
         f"Accuracy in percent by the number of classes seen ({by_which}); "
         "mean ± sample standard deviation over n runs." + f" Names are short for METHOD/{common}." * bool(common),
+        spare=range(2, 2 + len(columns)),
     )
 
 
@@ -113,9 +115,18 @@ def comparison_warnings(records: Sequence[Record], classifier: str | None = None
     groups, warnings = shortened(group_by_identity(records))[0], []
     for what, owners in differences(groups).items():
         if classifier is None or what != CLASSIFICATION:
-            values = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in owners.items())
+            most = max(owners.values(), key=len)
+            values = "; ".join(f"{value} ({_named(labels, labels is most)})" for value, labels in owners.items())
             warnings.append(f"runs differ in {what}: {values}")
     return warnings
+
+
+def _named(labels: Sequence[str], most: bool) -> str:
+    """Name the runs that share a condition; most runs need no names."""
+    more = len(labels) - MOST_NAMED
+    if most and more > 0:
+        return f"the other {len(labels)}"
+    return ", ".join([*labels[:MOST_NAMED], *[f"and {more} more"] * (more > 0)])
 
 
 def differences(groups: Sequence[Runs]) -> dict[str, dict[str, list[str]]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -19,15 +20,16 @@ from phasezero.config import RunConfig
 from phasezero.data.stream import Phase
 from phasezero.engine.callbacks import Callback, PhaseResult
 from phasezero.engine.setup import Setup
-from phasezero.identity import short_names
 from phasezero.methods import classifier_of
 from phasezero.records.run import PhaseRecord
 from phasezero.runs.work import Speed, Work
+from phasezero.validation import shorten
 
 EVERY = 30.0
 """The longest time without a line where there is no terminal."""
 BAR, LEAST_BAR, LEAST_NAME, GAP = 20, 5, 12, 2
 """Widths of the table: the bar's largest and smallest, the least of a name, and between columns."""
+LONGEST_HOW = len("from the store")
 
 
 def clock_time(seconds: float | None) -> str:
@@ -38,21 +40,27 @@ def clock_time(seconds: float | None) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
-def shorten(text: str, width: int) -> str:
-    """Cut a text in its middle, because both ends of a name distinguish runs."""
-    if len(text) <= width:
-        return text
-    head = width // 2
-    return f"{text[:head]}…{text[len(text) - (width - head - 1) :]}"
-
-
 def run_labels(configs: Sequence[RunConfig]) -> list[str]:
     """Return a label of each run: its method and strategies, and what else distinguishes it from the other runs."""
-    names = list(dict.fromkeys(config.name for config in configs))
-    heads = [name.partition("/")[0] for name in names]
-    short = dict(zip(names, heads if len(set(heads)) == len(heads) else short_names(names)[0], strict=True))
+    names = dict.fromkeys(config.name for config in configs)
+    alike: dict[str, list[list[str]]] = defaultdict(list)
+    for name in names:
+        head, *rest = _parts(name)
+        alike[head].append(rest)
+    labels = {}
+    for name in names:
+        head, *rest = _parts(name)
+        others = alike[head]
+        labels[name] = "/".join([head, *(part for part in rest if not all(part in other for other in others))])
+    if len(set(labels.values())) < len(labels):  # a name that only lacks a part of another
+        labels = {name: name for name in names}
     several = len({config.seed for config in configs}) > 1
-    return [short[config.name] + f" seed {config.seed}" * several for config in configs]
+    return [labels[config.name] + f" seed {config.seed}" * several for config in configs]
+
+
+def _parts(name: str) -> list[str]:
+    """Split a name into its method, data, protocol and settings; lists stay whole."""
+    return re.split(r"[/,](?![^\[]*\])", name)
 
 
 class Display:
@@ -72,15 +80,9 @@ class Display:
         """Plan the display of these runs; `waiting` are those to train, `reusing` those that share a phase 0."""
         self.console, self.at_once, self.clock = console, at_once, clock
         self.labels, self.configs = run_labels(configs), configs
-        shared: Mapping[tuple[str, str], Speed] = defaultdict(Speed)
+        shared = Speed()
         self.works = {
-            place: Work(
-                configs[place],
-                setups[place],
-                shared[configs[place].protocol.data, configs[place].network.name],
-                reuses=place in reusing,
-                clock=clock,
-            )
+            place: Work(configs[place], setups[place], shared, reuses=place in reusing, clock=clock)
             for place in (range(len(configs)) if waiting is None else waiting)
         }
         self.active: dict[int, RunProgress] = {}
@@ -133,7 +135,7 @@ class Display:
     def _all(self) -> tuple[str, float, str, str]:
         """Return the finished runs, the share of all work, and the time elapsed and left."""
         works = self.works.values()
-        share = sum(work.share * work.total for work in works) / max(sum(work.total for work in works), 1e-9)
+        share = sum(work.share * work.total for work in works) / (sum(work.total for work in works) or 1.0)
         lefts = [work.seconds_left() for work in works if not work.ended]
         known = [left for left in lefts if left is not None]
         left = max(sum(known) / max(min(self.at_once, len(known)), 1), *known, 0.0) if known == lefts else None
@@ -243,6 +245,10 @@ class RunProgress(Callback):
         phase, classes = f"phase {record['phase']}/{self.last}", f"{record['seen_classes']} classes"
         facts = f"{phase:>{len('phase /') + 2 * len(str(self.last))}}  {classes:>11}  accuracy {accuracy:5.2f} %  {how}"
         widest = max(map(len, self.display.labels))
-        room = self.display.console.width - len(facts) - GAP if self.display.on_terminal else widest
+        room = (
+            self.display.console.width - len(facts) + len(how) - LONGEST_HOW - GAP
+            if self.display.on_terminal
+            else widest
+        )
         label = shorten(self.label, max(room, LEAST_NAME))
         self.display.say(f"{label:<{max(min(widest, room), 0)}}  {facts}")

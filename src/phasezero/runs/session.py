@@ -128,8 +128,8 @@ def run_all(
             remove_unfinished(folder, name)
         if not resume:
             make_room([folder / name for name in views], targets)
-        if waiting:
-            runs = "1 run" if len(waiting) == 1 else f"{len(waiting)} runs, {workers} at once"
+        if left:
+            runs = jobs[next(iter(jobs))].title if len(left) == 1 else f"{len(left)} runs, {workers} at once"
             display.say(f"{runs}, into {folder}")
 
         def callback_of(place: int) -> Callback:

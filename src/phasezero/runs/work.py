@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Literal
 
 from phasezero.config import RunConfig
+from phasezero.data.catalog import find_data_set
 from phasezero.engine.setup import Setup
 from phasezero.methods import later_cost
+from phasezero.nets.resnet import SECONDS
 
 Kind = Literal["first", "later", "evaluation"]
 """Training in phase 0, training in later phases, evaluation."""
@@ -20,14 +22,22 @@ SIMILAR: dict[Kind, tuple[Kind, ...]] = {
 }
 """The kinds whose speed predicts that of a kind, the best first."""
 
+UNKNOWN = {"cpu": 6e-2, "cuda": 1e-4}
+"""Seconds per image in phase 0, for data without an estimate."""
 FORWARD = 1 / 3
 """Time to evaluate an image relative to training on it, until it is measured."""
 FADES = 60.0
 """Seconds of work after which an earlier measurement counts half: the speed changes when other runs start or end."""
 
 
+def guessed_seconds(config: RunConfig, machine: str) -> float:
+    """Return the built-in guess of the seconds per image in phase 0 on `cpu` or `cuda`."""
+    usual = find_data_set(config.protocol.data).seconds.get(machine, UNKNOWN[machine])
+    return SECONDS.get(config.network.name, {}).get(machine, usual)
+
+
 class Speed:
-    """Measure the seconds per unit of work, by kind. A unit is the guessed time of an image in phase 0."""
+    """Measure the seconds per unit of work, by kind. A unit is a guessed second."""
 
     def __init__(self) -> None:
         self.seconds, self.units = defaultdict[Kind, float](float), defaultdict[Kind, float](float)
@@ -45,7 +55,7 @@ class Speed:
 class Work:
     """Count the work of a run that is done, and measure its speed.
 
-    `reuses` says that another run trains this phase 0. `shared` is the speed of all runs like this.
+    `reuses` says that another run trains this phase 0. `shared` is the speed of all runs.
     """
 
     def __init__(
@@ -57,8 +67,9 @@ class Work:
         reuses: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        later = later_cost(config.method.name, setup.device.torch.type)
-        self.weights: dict[Kind, float] = {"first": 1.0, "later": later, "evaluation": FORWARD}
+        machine = setup.device.torch.type
+        guess, later = guessed_seconds(config, machine), later_cost(config.method.name, machine)
+        self.weights: dict[Kind, float] = {"first": guess, "later": guess * later, "evaluation": guess * FORWARD}
         self.planned = [
             {self._training(phase): float(images), "evaluation": float(evaluated)}
             for phase, (images, evaluated) in enumerate(zip(setup.images, setup.evaluated, strict=True))
@@ -127,7 +138,7 @@ class Work:
     @property
     def share(self) -> float:
         """Return the share of the work that is done."""
-        return 1.0 if self.ended else 1 - sum(self.left().values()) / max(self.total, 1e-9)
+        return 1.0 if self.ended else 1 - sum(self.left().values()) / (self.total or 1.0)
 
     def seconds_left(self) -> float | None:
         """Return the estimated seconds until the run ends, or None if nothing comparable was measured."""

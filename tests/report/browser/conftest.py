@@ -6,6 +6,7 @@ Wants Chromium and playwright (`pip install '.[browser]'`); its tests are skippe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,20 @@ from phasezero.report.page import write_page
 from samples import HOSTILE, PAGE_ANALYSIS, make_record
 
 Open = Callable[..., Any]
+
+
+def many_records() -> list[Record]:
+    """Return 125 records of several data sets, methods, strategies and protocols, with up to three seeds each."""
+    small = {"glyphs": [(10, *[5] * 4), (10, *[10] * 2)], "cifar100": [(20, *[10] * 3), (20, *[5] * 6)]}
+    methods = ("lucir", "podnet", "bic", "icarl", "lwf", "finetune")
+    kinds = product(range(3), small.items(), methods, ([], ["cwd"]))
+    plans = ((seed, data, method, initial, sizes) for seed, (data, lists), method, initial in kinds for sizes in lists)
+    return [
+        make_record(
+            method=method, initial=initial, data=data, sizes=sizes, seed=seed, nearest_mean=True, per_class=5, drop=2
+        )
+        for seed, data, method, initial, sizes in islice(plans, 125)
+    ]
 
 
 @pytest.fixture(scope="package")
@@ -33,21 +48,46 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
+@pytest.fixture(scope="package")
+def many_runs() -> list[Record]:
+    return many_records()
+
+
+@pytest.fixture
+def labels(many_runs: list[Record]) -> set[str]:
+    return {record["name"] for record in many_runs}
+
+
+@pytest.fixture(scope="package")
+def many(tmp_path_factory: pytest.TempPathFactory, many_runs: list[Record]) -> Path:
+    where = tmp_path_factory.mktemp("many") / "report.html"
+    write_page(many_runs, where)
+    return where
+
+
+@pytest.fixture(scope="package")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("single") / "report.html"
+    write_page([make_record(method="podnet", sizes=(5, 3))], where)
+    return where
+
+
 @pytest.fixture
 def visit(browser: Any, path: Path) -> Iterator[Open]:
-    """Open the page; at the end there must be no errors and no network requests."""
+    """Open a page; at the end there must be no errors and no network requests."""
     complaints: list[str] = []
     contexts = []
 
-    def open_page(width: int = 1400, **options: Any) -> Any:
+    def open_page(width: int = 1400, file: Path = path, fragment: str = "", **options: Any) -> Any:
         context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, **options)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: complaints.append(request.url) if "report" not in request.url else None)
-        page.goto(path.as_uri())
-        page.wait_for_selector("#confused table")
+        local = ("file:", "blob:null/")
+        page.on("request", lambda request: None if request.url.startswith(local) else complaints.append(request.url))
+        page.goto(f"{file.as_uri()}#{fragment}" if fragment else file.as_uri())
+        page.wait_for_selector("#accuracy-chart svg", state="attached")
         return page
 
     yield open_page
@@ -58,17 +98,11 @@ def visit(browser: Any, path: Path) -> Iterator[Open]:
 
 
 @pytest.fixture
-def visit_other(browser: Any, tmp_path: Path) -> Iterator[Open]:
+def visit_other(visit: Open, tmp_path: Path) -> Open:
     """Open a page of other records."""
-    pages = []
 
-    def open_page(records: list[Record], analyses: Any = (), width: int = 1400) -> Any:
+    def open_page(records: list[Record], analyses: Any = (), width: int = 1400, fragment: str = "") -> Any:
         write_page(records, tmp_path / "other.html", analyses)
-        pages.append(browser.new_page(viewport={"width": width, "height": 900}))
-        pages[-1].goto((tmp_path / "other.html").as_uri())
-        pages[-1].wait_for_selector("#confused :is(table, p)")  # of a run without a mistake there is no table
-        return pages[-1]
+        return visit(width=width, file=tmp_path / "other.html", fragment=fragment)
 
-    yield open_page
-    for page in pages:
-        page.close()
+    return open_page

@@ -18,7 +18,8 @@ from phasezero.records.run import Record
 from phasezero.report.page.content import page_content
 
 SUFFIXES = (".html", ".htm")
-SCRIPTS = ("elements.js", "chart.js", "matrix.js", "choice.js", "compare.js", "runs.js", "page.js")
+_SCRIPTS = "format elements looks chart matrix state overview compare runs page"
+SCRIPTS = tuple(f"{name}.js" for name in _SCRIPTS.split())
 
 
 def write_page(
@@ -78,8 +79,10 @@ def render_page(
     style, script = _part("page.css"), "".join(map(_part, SCRIPTS))
     parts = {
         "TITLE": html.escape(title or "phasezero report"),
-        # Whatever else might get into the page, the browser runs only this script and loads nothing.
-        "POLICY": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'",
+        # Whatever else might get into the page, the browser runs only this script and loads nothing. It makes a PNG of
+        # a chart by drawing the chart's SVG, which it holds as a blob: a page cannot reach anything else by that.
+        "POLICY": f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src blob:; "
+        "base-uri 'none'; form-action 'none'",
         "STYLE": style,
         "SCRIPT": script,
         # In JSON "<" occurs only inside strings, so no name can end the element.

@@ -1,26 +1,44 @@
-// A line chart that responds to the pointer and the arrow keys. The table below it has the same values.
+// A chart of lines or points that responds to the pointer and the arrow keys, with its legend and its downloads.
 
 const MOST_MARKERS = 13; // S=2 has 26 phases; more markers than this merge into a band
 const MOST_NAMED = 9; // lines named next to the pointer
-
-function niceStep(range, most) {
-  const rough = range / Math.max(most, 1);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
-}
+const MOST_LISTED = 30; // lines named in the legend
+const ROW = 20; // height of a line of the legend
 
 function ticks(low, high, most) {
-  const step = niceStep(high - low || 1, most);
+  const rough = (high - low || 1) / Math.max(most, 1);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough);
   const found = [];
-  for (let tick = Math.ceil(low / step - 1e-9); tick * step <= high + 1e-9 * step; tick++) found.push(tick * step);
+  for (let tick = Math.ceil(low / step - 1e-9); tick * step <= high + 1e-9 * step; tick++) found.push(tick * step + 0); // not -0
   return { step, found };
 }
 
-const pointAt = (one, place) => one.points.find((point) => point[0] === place);
+// 1, 2 and 5 times the powers of ten, or equal steps where the axis has few of these.
+function logTicks(low, high) {
+  const found = [];
+  for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; power++)
+    found.push(
+      ...[1, 2, 5].map((factor) => Number(`${factor}e${power}`)).filter((tick) => low <= tick && tick <= high),
+    );
+  return found.length > 2 ? found : ticks(low, high, 8).found;
+}
+
+const pointAt = (line, place) => line.points.find((point) => point[0] === place);
 const short = (value, step) => fixed(value, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
 
-// `series`: {index, label, points: [[x, mean, deviation or null], ...]}; `levels`: {index, value}.
-function lineChart(box, { title, xName, yName, atX, missing = "No shown run has these values." }) {
+const ruler = document.createElement("canvas").getContext("2d");
+ruler.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+const textWidth = (text) => ruler.measureText(text).width;
+function clipped(text, room) {
+  let end = text.length;
+  while (end > 1 && textWidth(text.slice(0, end)) > room - (end < text.length ? 12 : 0)) end--;
+  return end < text.length ? `${text.slice(0, end)}…` : text;
+}
+
+// Lines are {look, label, points: [[x, mean, deviation or null], ...]}, levels {look, value}. With `scatter`, each
+// line is a single point, and the x axis is logarithmic.
+function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "No shown run has these values." }) {
   const readout = make("p", { class: "readout", "aria-live": "polite", id: `${box.id}-readout` });
   const tip = make("div", { class: "tip", "aria-hidden": "true", hidden: true });
   const frame = make(
@@ -29,162 +47,156 @@ function lineChart(box, { title, xName, yName, atX, missing = "No shown run has 
       class: "chart",
       tabindex: "0",
       role: "application",
-      "aria-roledescription": "line chart",
+      "aria-roledescription": scatter ? "scatter plot" : "line chart",
       "aria-describedby": readout.id,
     },
     tip,
   );
+  const file = `phasezero ${title}`;
+  const tools = downloads(title, {
+    csv: () => save(file, "csv", tableText(columns(), [[null, lines]])),
+    svg: () => save(file, "svg", standalone(plot.svg)),
+    png: () => savePicture(file, plot.svg),
+  });
   const values = make("div", {});
-  box.append(frame, readout, values);
-  let series = [],
-    levels = [],
-    plot = null,
-    at = null;
+  box.append(tools, frame, readout, values);
+  let [lines, levels, plot, at] = [[], [], null, null];
   const hint =
-    "Point at the chart, or use the arrow keys on it: left and right along a line, up and down between lines.";
+    "Point at the chart, or use the arrow keys on it: " +
+    (scatter ? "from point to point." : "left and right along a line, up and down between lines.");
 
-  function show(newSeries, newLevels = []) {
-    [series, levels, at] = [newSeries.filter((one) => one.points.length), newLevels, null];
+  function columns() {
+    const run = { name: "run", get: (line) => line.label, show: (line) => named(line.look, line.label) };
+    const at = (name, get, more) => ({ name, number: true, get, ...more });
+    if (scatter)
+      return [run, at(xName, (line) => line.points[0][0], { digits: 1 }), at(yName, (line) => line.points[0].slice(1))];
+    const xs = distinct(lines.flatMap((line) => line.points.map(([x]) => x))).sort((a, b) => a - b);
+    const of = (x) => (line) => pointAt(line, x)?.slice(1) ?? null;
+    return [run, ...xs.map((x) => at(String(x), of(x), { show: (line) => (of(x)(line) ? spread(of(x)(line)) : "") }))];
+  }
+
+  function show(newLines, newLevels = []) {
+    [lines, levels, at] = [newLines.filter((line) => line.points.length), newLevels, null];
     frame.setAttribute(
       "aria-label",
-      `${title}: ${plural(series.length, "line")}. The table below has the same values.`,
+      `${title}: ${plural(lines.length, scatter ? "point" : "line")}. The table below has the same values.`,
     );
+    tools.hidden = lines.length === 0;
     redraw();
-    const xs = distinct(series.flatMap((one) => one.points.map((point) => point[0]))).sort((a, b) => a - b);
-    const columns = [
-      { name: "run", value: (one) => named(one.index, one.label), key: (one) => one.label },
-      ...xs.map((x) => {
-        const of = (one) => pointAt(one, x)?.slice(1);
-        return {
-          name: String(x),
-          number: true,
-          key: (one) => of(one)?.[0] ?? null,
-          value: (one) => (of(one) ? spread(of(one)) : ""),
-        };
-      }),
-    ];
+    const fill = () => table(`${title} (${yName}) by: ${xName}`, columns(), [[null, lines]]);
     const open = values.querySelector("details")?.open ?? false;
-    values.replaceChildren(
-      folded("The values as a table", table(`${title} (${yName}) by: ${xName}`, columns, [[null, series]])),
-    );
-    values.querySelector("details").open = open;
+    values.replaceChildren(lines.length ? folded("The values as a table", fill) : "");
+    if (open && lines.length) values.querySelector("details").open = true;
+  }
+
+  function legend(width, top) {
+    const listed = lines.slice(0, MOST_LISTED).map((line) => [line.look, line.label]);
+    if (lines.length > MOST_LISTED) listed.push([null, `and ${lines.length - MOST_LISTED} more`]);
+    const wide = 62 + Math.max(0, ...listed.map(([, label]) => textWidth(label)));
+    const columns = Math.max(1, Math.min(listed.length, Math.floor(width / wide)));
+    const rows = Math.ceil(listed.length / columns);
+    const entries = listed.map(([look, label], place) => {
+      const [x, y] = [Math.floor(place / rows) * (width / columns), top + (place % rows) * ROW];
+      const text = draw("text", { class: "entry", x: 46, y: 11 }, clipped(label, width / columns - 54));
+      const entry = draw(
+        "g",
+        { transform: `translate(${x.toFixed(1)} ${y})` },
+        look && draw("g", {}, scatter ? marker(look, 19, 7, 1.3) : strokeOf(look)),
+        text,
+      );
+      if (look) coloured(entry.firstChild, look);
+      return entry;
+    });
+    return { entries, height: rows * ROW };
   }
 
   function redraw() {
     plot?.svg.remove();
     tip.hidden = true;
-    readout.textContent = series.length ? hint : missing;
+    readout.textContent = lines.length ? hint : missing;
     const width = Math.max(frame.clientWidth, 240);
-    const height = Math.round(Math.min(Math.max(width * 0.52, 270), 440));
+    const height = Math.round(among(width * 0.52, 270, 440));
     const room = { right: 18, top: 30, bottom: 44 };
-    const xs = series.flatMap((one) => one.points.map((point) => point[0]));
-    const ys = series.flatMap((one) =>
-      one.points.flatMap(([, y, deviation]) => [y - (deviation ?? 0), y + (deviation ?? 0)]),
+    const xs = lines.flatMap((line) => line.points.map(([x]) => x));
+    const ys = lines.flatMap((line) =>
+      line.points.flatMap(([, y, deviation]) => [y - (deviation ?? 0), y + (deviation ?? 0)]),
     );
     levels.forEach((level) => ys.push(level.value));
     if (!xs.length) {
-      xs.push(0, 1);
+      xs.push(1, 2);
       ys.push(0, 100);
     }
     let [low, high] = [Math.min(...ys), Math.max(...ys)];
     const margin = (high - low || 2) * 0.05;
     [low, high] = [low - margin, high + margin];
     let [first, last] = [Math.min(...xs), Math.max(...xs)];
-    if (first === last) {
-      first -= 1;
-      last += 1;
-    }
+    if (scatter) [first, last] = [first / 1.4, last * 1.4];
+    else if (first === last) [first, last] = [first - 1, last + 1];
     const up = ticks(low, high, Math.floor((height - room.top - room.bottom) / 44));
     const marks = up.found.map((value) => short(value, up.step));
     room.left = 11 + 7 * Math.max(5, ...marks.map((text) => text.length)); // 7: of a digit
-    const x = (value) => room.left + ((value - first) / (last - first)) * (width - room.left - room.right);
-    const y = (value) => height - room.bottom - ((value - low) / (high - low)) * (height - room.top - room.bottom);
-
+    const [right, floor] = [width - room.right, height - room.bottom];
+    const along = scatter ? Math.log10 : (value) => value;
+    const x = (value) =>
+      room.left + ((along(value) - along(first)) / (along(last) - along(first))) * (right - room.left);
+    const y = (value) => floor - ((value - low) / (high - low)) * (floor - room.top);
     const points = distinct(xs).sort((a, b) => a - b);
-    const roomy = points.every((value, at) => at === 0 || x(value) - x(points[at - 1]) >= 30);
-    const across = roomy
-      ? points
-      : ticks(first, last, Math.floor((width - room.left - room.right) / 52)).found.filter(Number.isInteger);
+    const apart = (places) => places.every((value, at) => at === 0 || x(value) - x(places[at - 1]) >= 30);
+    let across = points;
+    if (scatter)
+      across =
+        [logTicks(first, last), logTicks(first, last).filter((tick) => String(tick).startsWith("1"))].find(apart) ?? [];
+    else if (!apart(points))
+      across = ticks(first, last, Math.floor((right - room.left) / 52)).found.filter(Number.isInteger);
+    const names = legend(width, height + 6);
+    const whole = height + 6 + names.height;
+    const text = (kind, left, top, anchor, words) =>
+      draw("text", { class: kind, x: left, y: top, "text-anchor": anchor }, words);
+    const stroke = (kind, x1, y1, x2, y2) => draw("line", { class: kind, x1, y1, x2, y2 });
     const svg = draw(
       "svg",
-      { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
+      { width, height: whole, viewBox: `0 0 ${width} ${whole}`, "aria-hidden": "true" },
       up.found.map((value, place) => [
-        draw("line", { class: "grid", x1: room.left, x2: width - room.right, y1: y(value), y2: y(value) }),
-        draw(
-          "text",
-          { class: "tick", x: room.left - 8, y: y(value) + 4, "text-anchor": "end" },
-          marks[place],
-        ),
+        stroke("grid", room.left, y(value), right, y(value)),
+        text("tick", room.left - 8, y(value) + 4, "end", marks[place]),
       ]),
       across.map((value) => [
-        draw("line", {
-          class: "tickmark",
-          x1: x(value),
-          x2: x(value),
-          y1: height - room.bottom,
-          y2: height - room.bottom + 5,
-        }),
-        draw(
-          "text",
-          { class: "tick", x: x(value), y: height - room.bottom + 19, "text-anchor": "middle" },
-          String(value),
-        ),
+        stroke("tickmark", x(value), floor, x(value), floor + 5),
+        text("tick", x(value), floor + 19, "middle", value.toLocaleString("en")),
       ]),
-      draw("line", {
-        class: "axis",
-        x1: room.left,
-        x2: width - room.right,
-        y1: height - room.bottom,
-        y2: height - room.bottom,
+      stroke("axis", room.left, floor, right, floor),
+      text("name", (room.left + right) / 2, height - 6, "middle", xName),
+      text("name", 2, 14, "start", yName),
+      levels.map(({ look, value }) => {
+        const end = { class: "level-end", d: "M0-5L5 0L0 5L-5 0z", transform: `translate(${right} ${y(value)})` };
+        return coloured(draw("g", {}, stroke("level", room.left, y(value), right, y(value)), draw("path", end)), look);
       }),
-      draw(
-        "text",
-        { class: "name", x: (room.left + width - room.right) / 2, y: height - 6, "text-anchor": "middle" },
-        xName,
-      ),
-      draw("text", { class: "name", x: 2, y: 14 }, yName),
-      levels.map((level) =>
-        draw(
+      lines.map(({ look, points }, index) => {
+        const every = Math.ceil(points.length / MOST_MARKERS);
+        const trace = (edge) => points.map((point) => `${x(point[0]).toFixed(1)} ${y(edge(point)).toFixed(1)}`);
+        const over = ([, mean, deviation]) => mean + (deviation ?? 0);
+        const under = ([, mean, deviation]) => mean - (deviation ?? 0);
+        const banded = points.length > 1 && points.some((point) => point[2] !== null);
+        const [only] = points;
+        const group = draw(
           "g",
-          { class: colourClass(level.index) },
-          draw("line", {
-            class: "level",
-            x1: room.left,
-            x2: width - room.right,
-            y1: y(level.value),
-            y2: y(level.value),
-          }),
-          draw("path", {
-            class: "level-end",
-            d: "M0-5L5 0L0 5L-5 0z",
-            transform: `translate(${width - room.right} ${y(level.value)})`,
-          }),
-        ),
-      ),
-      series.map((one) => {
-        const every = Math.ceil(one.points.length / MOST_MARKERS);
-        const path = (edge) => one.points.map((point) => `${x(point[0]).toFixed(1)} ${y(edge(point)).toFixed(1)}`);
-        const banded = one.points.length > 1 && one.points.some((point) => point[2] !== null);
-        const edges = [
-          ...path(([, mean, sd]) => mean + (sd ?? 0)),
-          ...path(([, mean, sd]) => mean - (sd ?? 0)).reverse(),
-        ];
-        return draw(
-          "g",
-          { class: colourClass(one.index), "data-series": one.index },
-          banded ? draw("path", { class: "band", d: `M${edges.join("L")}Z` }) : null,
+          { "data-series": index },
+          banded && draw("path", { class: "band", d: `M${[...trace(over), ...trace(under).reverse()].join("L")}Z` }),
+          points.length === 1 && stroke("whisker", x(only[0]), y(over(only)), x(only[0]), y(under(only))),
           draw("path", {
             class: "curve",
-            d: `M${path((point) => point[1]).join("L")}`,
-            "stroke-dasharray": dash(one.index),
+            d: `M${trace((point) => point[1]).join("L")}`,
+            "stroke-dasharray": dashes(look),
           }),
-          one.points
+          points
             .filter((_, place) => place % every === 0)
-            .map((point) => marker(one.index, x(point[0]), y(point[1]))),
+            .map((point) => marker(look, x(point[0]), y(point[1]), scatter ? 1.5 : 1)),
         );
+        return coloured(group, look);
       }),
-      draw("line", { class: "guide", y1: room.top, y2: height - room.bottom, visibility: "hidden" }),
+      draw("line", { class: "guide", y1: room.top, y2: floor, visibility: "hidden" }),
       draw("circle", { class: "spot", r: 7, visibility: "hidden" }),
+      names.entries,
     );
     frame.append(svg);
     plot = { svg, x, y, points, width, height };
@@ -192,42 +204,31 @@ function lineChart(box, { title, xName, yName, atX, missing = "No shown run has 
 
   // Shows the values at `place` (an x of the data); `nearest` is the line that is meant.
   function point(place, nearest) {
-    const here = series.flatMap((one) => {
-      const found = pointAt(one, place);
-      return found ? [{ one, found }] : [];
+    const here = lines.flatMap((line) => {
+      const found = pointAt(line, place);
+      return found ? [{ line, found }] : [];
     });
-    const chosen = here.find(({ one }) => one === nearest) ?? here[0];
+    const chosen = here.find(({ line }) => line === nearest) ?? here[0];
     if (!chosen) return;
-    const [guide, spot] = [frame.querySelector(".guide"), frame.querySelector(".spot")];
     const [left, top] = [plot.x(place), plot.y(chosen.found[1])];
-    for (const [name, value] of [
-      ["x1", left],
-      ["x2", left],
-      ["visibility", "visible"],
-    ])
-      guide.setAttribute(name, value);
-    for (const [name, value] of [
-      ["cx", left],
-      ["cy", top],
-      ["visibility", "visible"],
-    ])
-      spot.setAttribute(name, value);
-    frame.querySelectorAll("[data-series]").forEach((group) => {
-      group.classList.toggle("meant", group.getAttribute("data-series") === String(chosen.one.index));
+    fill(frame.querySelector(".guide"), { x1: left, x2: left, visibility: "visible" }, []);
+    fill(frame.querySelector(".spot"), { cx: left, cy: top, visibility: "visible" }, []);
+    frame.querySelectorAll("[data-series]").forEach((group, index) => {
+      group.classList.toggle("meant", lines[index] === chosen.line);
     });
-    readout.textContent = `${chosen.one.label}, ${atX(place)}: ${spread(chosen.found.slice(1))}`;
-    at = { place, one: chosen.one };
+    readout.textContent = `${chosen.line.label}, ${atX(place)}: ${spread(chosen.found.slice(1))}`;
+    at = { place, line: chosen.line };
     const near = [...here].sort(
       (a, b) => Math.abs(a.found[1] - chosen.found[1]) - Math.abs(b.found[1] - chosen.found[1]),
     );
     const listed = near.slice(0, MOST_NAMED).sort((a, b) => b.found[1] - a.found[1]);
     tip.replaceChildren(
       make("p", {}, atX(place)),
-      ...listed.map(({ one, found }) =>
+      ...listed.map(({ line, found }) =>
         make(
           "p",
-          { class: one === chosen.one ? "meant" : "" },
-          named(one.index, one.label),
+          { class: line === chosen.line ? "meant" : "" },
+          named(line.look, line.label),
           make("b", {}, spread(found.slice(1))),
         ),
       ),
@@ -240,7 +241,7 @@ function lineChart(box, { title, xName, yName, atX, missing = "No shown run has 
       return;
     }
     const beside = left + 14 + tip.offsetWidth < plot.width ? left + 14 : left - 14 - tip.offsetWidth;
-    tip.style.left = `${Math.max(0, Math.min(beside, plot.width - tip.offsetWidth))}px`;
+    tip.style.left = `${among(beside, 0, plot.width - tip.offsetWidth)}px`;
     tip.style.top = `${Math.max(0, top - tip.offsetHeight / 2)}px`;
   }
 
@@ -249,23 +250,24 @@ function lineChart(box, { title, xName, yName, atX, missing = "No shown run has 
     tip.hidden = true;
     frame.querySelectorAll(".guide, .spot").forEach((mark) => mark.setAttribute("visibility", "hidden"));
     frame.querySelectorAll(".meant").forEach((group) => group.classList.remove("meant"));
-    readout.textContent = series.length ? hint : readout.textContent;
+    readout.textContent = lines.length ? hint : readout.textContent;
   }
 
   function follow(event) {
-    if (!series.length) return;
+    if (!lines.length) return;
     const area = frame.getBoundingClientRect();
     const [left, top] = [event.clientX - area.left, event.clientY - area.top];
-    const place = plot.points.reduce((best, x) =>
-      Math.abs(plot.x(x) - left) < Math.abs(plot.x(best) - left) ? x : best,
-    );
-    const distance = (one) => {
-      const found = pointAt(one, place);
-      return found ? Math.abs(plot.y(found[1]) - top) : Infinity;
-    };
+    const least = (items, distance) => items.reduce((best, item) => (distance(item) < distance(best) ? item : best));
+    if (scatter) {
+      const away = ({ points: [[x, y]] }) => Math.hypot(plot.x(x) - left, plot.y(y) - top);
+      const line = least(lines, away);
+      return point(line.points[0][0], line);
+    }
+    const place = least(plot.points, (x) => Math.abs(plot.x(x) - left));
+    const there = lines.filter((line) => pointAt(line, place));
     point(
       place,
-      series.reduce((best, one) => (distance(one) < distance(best) ? one : best)),
+      least(there, (line) => Math.abs(plot.y(pointAt(line, place)[1]) - top)),
     );
   }
 
@@ -273,23 +275,70 @@ function lineChart(box, { title, xName, yName, atX, missing = "No shown run has 
   frame.addEventListener("keydown", (event) => {
     if (event.key === "Escape") return leave();
     const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
-    const lines = { ArrowUp: -1, ArrowDown: 1 };
-    if (!series.length || !(event.key in steps || event.key in lines)) return;
+    const across = { ArrowUp: -1, ArrowDown: 1 };
+    if (!lines.length || !(event.key in steps || event.key in across)) return;
     event.preventDefault();
-    let { one, place } = at ?? { one: series[0], place: null };
-    if (event.key in lines && place !== null) {
-      // Down the chart: from line to line in the order of their values here.
-      const here = series.filter((other) => pointAt(other, place));
-      here.sort((a, b) => pointAt(b, place)[1] - pointAt(a, place)[1]);
-      one = here[Math.min(Math.max(here.indexOf(one) + lines[event.key], 0), here.length - 1)];
+    const next = (list, item, step) => list[among(list.indexOf(item) + step, 0, list.length - 1)];
+    if (scatter) {
+      const sideways = event.key in steps;
+      const key = sideways ? (line) => line.points[0][0] : (line) => -line.points[0][1];
+      const order = [...lines].sort((a, b) => key(a) - key(b));
+      const line = next(order, at ? at.line : order[0], at ? (sideways ? steps : across)[event.key] : 0);
+      return point(line.points[0][0], line);
     }
-    const own = one.points.map((candidate) => candidate[0]);
+    let { line, place } = at ?? { line: lines[0], place: null };
+    if (event.key in across && place !== null) {
+      // Down the chart: from line to line in the order of their values here.
+      const here = lines.filter((other) => pointAt(other, place));
+      here.sort((a, b) => pointAt(b, place)[1] - pointAt(a, place)[1]);
+      line = next(here, line, across[event.key]);
+    }
+    const own = line.points.map(([x]) => x);
     const step = place === null && event.key !== "End" ? 0 : (steps[event.key] ?? 0);
-    const index = Math.min(Math.max((place === null ? 0 : own.indexOf(place)) + step, 0), own.length - 1);
-    point(own[index], one);
+    point(next(own, place ?? own[0], step), line);
   });
   new ResizeObserver(() => {
     if (plot && Math.abs(frame.clientWidth - plot.width) > 1) redraw();
   }).observe(frame);
   return { show };
+}
+
+// Draw in the colours on white, whatever the theme.
+function onWhite(make) {
+  const root = document.documentElement.dataset;
+  const theme = root.theme;
+  root.theme = "light";
+  try {
+    return make();
+  } finally {
+    root.theme = theme;
+  }
+}
+
+// A chart as a file of its own: what the style sheet says is written into the elements.
+const PRESENTATION = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-family"];
+function standalone(svg) {
+  const copy = svg.cloneNode(true);
+  const pairs = [...svg.querySelectorAll("*")].map((element, at) => [element, copy.querySelectorAll("*")[at]]);
+  onWhite(() =>
+    pairs.forEach(([element, twin]) => {
+      const style = getComputedStyle(element);
+      for (const name of PRESENTATION) twin.setAttribute(name, style.getPropertyValue(name));
+      if (element.matches(".guide, .spot")) twin.remove();
+      for (const name of ["class", "style"]) twin.removeAttribute(name);
+    }),
+  );
+  copy.prepend(draw("rect", { width: "100%", height: "100%", fill: "#ffffff" }));
+  return new XMLSerializer().serializeToString(copy);
+}
+
+async function savePicture(name, svg) {
+  const url = URL.createObjectURL(new Blob([standalone(svg)], { type: "image/svg+xml" }));
+  const image = new Image();
+  image.src = url;
+  await image.decode();
+  const canvas = make("canvas", { width: 2 * image.width, height: 2 * image.height });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  canvas.toBlob((picture) => save(name, "png", picture), "image/png");
+  URL.revokeObjectURL(url);
 }

@@ -5,17 +5,22 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 from phasezero import __version__
 from phasezero.config import complete, leaves
-from phasezero.identity import differing, group_by_identity
+from phasezero.identity import differing, group_by_identity, strategies_of
 from phasezero.methods import classifier_of
 from phasezero.records.analysis import SPLITS, Analysis
 from phasezero.records.metrics import mean_and_deviation
 from phasezero.records.run import PhaseRecord, Record
 from phasezero.report import tables
+from phasezero.report.looks import MARKERS, method_look
 from phasezero.report.published import PublishedCell, gap, published_for
 
 MOST_MATRIX_BYTES = 3_500_000
@@ -30,9 +35,6 @@ def page_content(
     `repeated` says which run of a repeated seed is shown.
     """
     groups = group_by_identity(records)
-    # Comparable groups are adjacent, so that their lines get different colours.
-    common = [tables.conditions(group) for group in groups]
-    groups.sort(key=lambda group: common.index(tables.conditions(group)))
     runs = [(index, record) for index, group in enumerate(groups) for record in group.members]
     classes = list({json.dumps(record["data"]): record["data"] for record in records}.values())
     matrices, kept = _matrices([record for _, record in runs])
@@ -41,13 +43,11 @@ def page_content(
     return {
         "version": __version__,
         "classification": tables.CLASSIFICATION,
+        "markers": MARKERS,
         "differences": list(tables.differences(groups).items()),
         "repeated": list(repeated),
         "matrices": kept,
-        "groups": [
-            _group(group) | {"spectra": _spectra([model for run in group.members for model in found.get(id(run), ())])}
-            for group in groups
-        ],
+        "groups": [_group(group, found) for group in groups],
         "settings": [
             (key, [None if value is None else json.dumps(value) for value in values])
             for key, values in settings.items()
@@ -61,21 +61,46 @@ def page_content(
     }
 
 
-def _group(group: tables.Runs) -> dict[str, Any]:
+Found = Mapping[int, Sequence[Analysis]]
+"""The analyses of records, by the records' id()."""
+
+
+def _group(group: tables.Runs, found: Found) -> dict[str, Any]:
     paper, cell, by = None, published_for(group.first), classifier_of(group.first["method"])
     if cell is not None:
         number, _, what = cell.table.removeprefix("table").partition("_")
         source = f"Table {number} ({what.replace('_', ' ')}): {cell.note.replace('+-', ' ± ')}"
         paper = {"mean": cell.mean, "sd": cell.std, "source": source, "by": by}
-    classifiers = dict.fromkeys(name for run in group.members for name in run["summary"])
+    first, *later = [phase["new_classes"] for phase in group.first["phases"]]
+    strategies, seeds = strategies_of(group.first), list(group.by_seed())
     return {
         "label": group.label,
-        "n": len(group.members),
+        "key": f"{zlib.crc32(group.label.encode()):x}",  # names the group in a link, also to a page of other runs
+        "method": group.first["method"],
+        "strategies": "+".join(strategies),
+        "look": asdict(method_look(group.first["method"], strategies)),
+        "data": group.first["data"]["name"],
+        "base": first,
+        "step": later[0] if len(set(later)) == 1 else None,
+        "seeds": seeds,
         "seen": tables.seen_classes(group),
         "conditions": tables.conditions(group),
         "own": tables.group_classifier(group),
-        "results": {name: _results(group, name, cell if name == by else None) for name in classifiers},
         "paper": paper,
+        # The numbers over all seeds, and those of each seed for the filter.
+        "all": _numbers(group, cell, found),
+        "by_seed": {seed: _numbers(group.of_seeds([seed]), cell, found) for seed in seeds} if len(seeds) > 1 else {},
+    }
+
+
+def _numbers(group: tables.Runs, cell: PublishedCell | None, found: Found) -> dict[str, Any]:
+    by = classifier_of(group.first["method"])
+    classifiers = dict.fromkeys(name for run in group.members for name in run["summary"])
+    return {
+        "n": len(group.members),
+        "results": {name: _results(group, name, cell if name == by else None) for name in classifiers},
+        "seconds": _spread([tables.computing_seconds(run) for run in group.members]),
+        "spectra": _spectra([model for run in group.members for model in found.get(id(run), ())]),
     }
 
 
@@ -87,14 +112,37 @@ def _results(group: tables.Runs, classifier: str, cell: PublishedCell | None) ->
     averages = [run["average_incremental_accuracy"] for run in metrics]
     forgetting = [value for run in metrics if (value := run["forgetting"]) is not None]
     lost = [losses for run in metrics if (losses := run["forgetting_by_phase"]) is not None]
+    old = [_old_classes(run, classifier) for run in group.members]
+    new = [[(phase["by_phase"][classifier] or [])[-1] for phase in run["phases"]] for run in group.members]
     return {
         "curve": [_spread(values) for values in accuracies],
+        "old": [_spread(values) for values in zip(*old, strict=True)],
+        "new": [_spread(values) for values in zip(*new, strict=True)],
         "last": _spread([run["last_accuracy"] for run in metrics]),
         "average": _spread(averages),
-        "gap": None if cell is None else round(gap(averages, cell), 6),
+        "gap": None if cell is None else gap(averages, cell),
         "forgetting": _spread(forgetting) if forgetting else None,
         "lost": [_spread(values) for values in zip(*lost, strict=True)],
     }
+
+
+def _old_classes(record: Record, classifier: str) -> list[float]:
+    """Return, for each phase after the first, the accuracy on the test images of the classes of earlier phases."""
+    found, images = [], _test_images(record)
+    for index, phase in enumerate(record["phases"][1:], start=1):
+        shares = (phase["by_phase"][classifier] or [])[:index]
+        found.append(fmean(shares, weights=images[:index]))
+    return found
+
+
+def _test_images(record: Record) -> list[int]:
+    """Return the number of test images of the classes of each phase."""
+    last = record["phases"][-1]["confusion"]
+    by_class: Counter[int] = Counter()
+    for true, count in zip(last["true"], last["count"], strict=True):
+        by_class[true] += count
+    ends = [phase["seen_classes"] for phase in record["phases"]]
+    return [sum(by_class[label] for label in range(start, end)) for start, end in pairwise([0, *ends])]
 
 
 def _spectra(analyses: Sequence[Analysis]) -> dict[int, dict[str, Any]]:
@@ -110,10 +158,8 @@ def _spectra(analyses: Sequence[Analysis]) -> dict[int, dict[str, Any]]:
     return found
 
 
-def _spread(values: Sequence[float]) -> list[float | None]:
-    """Return mean and deviation, rounded without changing two printed decimals."""
-    mean, deviation, _ = mean_and_deviation(values)
-    return [round(mean, 6), None if deviation is None else round(deviation, 6)]
+def _spread(values: Sequence[float]) -> tuple[float, float | None]:
+    return mean_and_deviation(values)[:2]
 
 
 def _run(record: Record) -> dict[str, Any]:
@@ -122,17 +168,29 @@ def _run(record: Record) -> dict[str, Any]:
         "seed": record["seed"],
         "sizes": [phase["new_classes"] for phase in phases],
         "by_phase": {
-            classifier: [[round(value, 3) for value in phase["by_phase"][classifier] or []] for phase in phases]
+            classifier: [phase["by_phase"][classifier] or [] for phase in phases]
             for classifier, metrics in record["summary"].items()
             if metrics is not None
         },
-        "seconds": [{k: round(v, 4) for k, v in phase["seconds"].items()} for phase in phases],
+        "best": _best(record),
+        "seconds": [phase["seconds"] for phase in phases],
         "train_images": [phase["train_images"] for phase in phases],
         "exemplars": [phase["memory"]["total"] for phase in phases],
         "timing": record["timing"],
         "environment": record["environment"],
         "config": json.dumps(record["config"], indent=2, ensure_ascii=False),  # as Python formats it: 0.0 stays
     }
+
+
+def _best(record: Record) -> list[int]:
+    """Return how many test images of each class were right (head classifier) after the class's best phase."""
+    best = [0] * record["phases"][-1]["seen_classes"]
+    for phase in record["phases"]:
+        confusion = phase["confusion"]
+        for true, predicted, count in zip(confusion["true"], confusion["predicted"], confusion["count"], strict=True):
+            if true == predicted:
+                best[true] = max(best[true], count)
+    return best
 
 
 def _matrices(records: Sequence[Record]) -> tuple[list[list[str]], str]:

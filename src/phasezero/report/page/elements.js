@@ -1,5 +1,4 @@
-"use strict";
-// The small pieces every part of the page is built from. All text goes in as text, never as markup.
+// The pieces every part of the page is built from. All text goes in as text, never as markup.
 
 const content = JSON.parse(document.getElementById("content").textContent);
 const byId = (id) => document.getElementById(id);
@@ -10,16 +9,20 @@ function fill(element, attributes, children) {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => ![null, undefined, false].includes(child)));
   return element;
 }
 const make = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
 const draw = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-const fixed = (value, digits = 2) => value.toFixed(digits).replace("-", "\u2212");
-const signed = (value) => (value > 0 ? "+" : "") + fixed(value);
-const spread = (pair) => (pair ? fixed(pair[0]) + (pair[1] === null ? "" : ` ± ${fixed(pair[1])}`) : "–");
+// Replace what is in an element; the keyboard stays where it was.
+function refill(box, ...children) {
+  const focused = box.contains(document.activeElement) ? document.activeElement.id : "";
+  box.replaceChildren(...children.flat(Infinity).filter((child) => child !== null));
+  if (focused) byId(focused)?.focus({ preventScroll: true });
+}
+
 // Pointing: a mouse that moves, or a finger that is put down, whose value stays when it is lifted.
 function onPointing(element, point, leave) {
   for (const kind of ["pointermove", "pointerdown"]) element.addEventListener(kind, point);
@@ -29,141 +32,155 @@ function onPointing(element, point, leave) {
   element.addEventListener("blur", leave);
 }
 
-// In a column with deviations the means stay aligned, even if a single run has no deviation.
-const aligned = (pair, deviates, note = null) =>
-  pair && deviates
-    ? [fixed(pair[0]), make("span", { class: "sd" }, pair[1] === null ? "" : ` ± ${fixed(pair[1])}`, note)]
-    : spread(pair);
-const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-const sum = (values) => values.reduce((total, value) => total + value, 0);
-const percent = (part, whole) => `${fixed((100 * part) / whole, 1)} %`;
-const distinct = (values) => [...new Set(values)];
+// Names may break after a mark, which is easier to read than a break in the middle of a word.
+const breakable = (name) =>
+  name.split(/(?<=[/+,=_])|(?<=\.)(?=[a-z])/).flatMap((piece, at) => (at ? [make("wbr"), piece] : [piece]));
+const button = (text, onclick, attributes = {}) => make("button", { type: "button", onclick, ...attributes }, text);
+const fact = (name, value) => make("div", {}, make("dt", {}, name), make("dd", {}, value));
+const option = (value, text) => make("option", { value }, text);
 
-function duration(seconds) {
-  if (seconds < 100) return `${seconds < 10 ? seconds.toFixed(2) : seconds.toFixed(1)} s`;
-  const minutes = Math.round(seconds / 60);
-  return minutes < 100 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+// Built when it is opened for the first time.
+function folded(summary, build) {
+  const whole = make("details", {}, make("summary", {}, summary));
+  whole.addEventListener("toggle", () => whole.append(build()), { once: true });
+  return whole;
 }
 
-// Colour, dash and marker repeat with the periods 7, 5 and 8: no two of 280 lines look alike, nor of 40 in grey.
-const COLOURS = 7;
-const DASHES = ["", "7 3", "8 3 2 3", "2 3", "10 3 2 3 2 3"];
-const MARKERS = [
-  "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
-  "M-3.6-3.6h7.2v7.2h-7.2z",
-  "M0-4.8L4.4 3.4H-4.4z",
-  "M0-5L5 0L0 5L-5 0z",
-  "M0 4.8L4.4-3.4H-4.4z",
-  "M-1.6-4.6h3.2v3h3v3.2h-3v3h-3.2v-3h-3v-3.2h3z",
-  "M-4.4-2.2L-2.2-4.4L0-2.2L2.2-4.4L4.4-2.2L2.2 0L4.4 2.2L2.2 4.4L0 2.2L-2.2 4.4L-4.4 2.2L-2.2 0z",
-  "M-4.8 0L3.4-4.4V4.4z",
-];
-const colourClass = (index) => `line line-${index % COLOURS}`;
-const dash = (index) => DASHES[index % DASHES.length];
-const marker = (index, x, y) =>
-  draw("path", { d: MARKERS[index % MARKERS.length], class: "marker", transform: `translate(${x} ${y})` });
-
-const swatch = (index) =>
-  draw(
-    "svg",
-    { class: `swatch ${colourClass(index)}`, viewBox: "0 0 36 14", width: 36, height: 14, "aria-hidden": "true" },
-    draw("path", { d: "M1 7H35", class: "curve", "stroke-dasharray": dash(index) }),
-    marker(index, 18, 7),
+// What a reader saves: a file of its own, made here.
+function save(name, suffix, data) {
+  const url = URL.createObjectURL(
+    new Blob([data], { type: { csv: "text/csv", svg: "image/svg+xml" }[suffix] ?? "image/png" }),
+  );
+  make("a", {
+    href: url,
+    download: `${name
+      .replace(/[^\w.-]+/g, "-")
+      .replace(/^-|-$/g, "")
+      .toLowerCase()}.${suffix}`,
+  }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
+const downloads = (what, makers) =>
+  make(
+    "span",
+    { class: "downloads" },
+    Object.entries(makers).map(([suffix, start]) =>
+      button(suffix.toUpperCase(), start, { "aria-label": `Download ${suffix.toUpperCase()}: ${what}` }),
+    ),
   );
 
-// A column is {name, value: row => text or nodes, key: row => what to sort by, number, head}. `sections` are
-// [heading, rows] pairs; rows are sorted within their section.
-function table(caption, columns, sections, { id = "", shaded = false } = {}) {
-  const body = (heading, rows) =>
+// A column is {name, get: row => text, number, [mean, deviation] or null, show: row => text or nodes, number, digits, kind}.
+// `sections` are [heading, rows] pairs; rows are sorted within their section. `csv` are other columns for the file.
+function table(caption, columns, sections, { id = "", kind = "", csv = columns, sortable = true } = {}) {
+  const all = sections.flatMap(([, rows]) => rows);
+  const isPair = (value) => Array.isArray(value);
+  const deviates = new Map(columns.map((column) => [column, all.some((row) => column.get(row)?.[1] > -1)]));
+  const shown = (column, row) => {
+    const value = column.get(row);
+    if (column.show) return column.show(row);
+    if (value === null || value === undefined) return "–";
+    if (typeof value === "number") return column.digits === undefined ? String(value) : fixed(value, column.digits);
+    if (!isPair(value)) return value;
+    if (!deviates.get(column)) return fixed(value[0]);
+    // In a column with deviations the means stay aligned, even if a single run has no deviation.
+    return [fixed(value[0]), make("span", { class: "sd" }, value[1] === null ? "" : ` ± ${fixed(value[1])}`)];
+  };
+  const body = ([heading, rows], order) =>
     make(
       "tbody",
       {},
-      heading
-        ? make(
-            "tr",
-            {},
-            make(
-              "th",
-              { colspan: columns.length, scope: "rowgroup", class: "section" },
-              make("span", { class: "stay" }, heading),
-            ),
-          )
-        : null,
-      rows.map((row) =>
+      heading &&
         make(
           "tr",
           {},
-          columns.map((column, place) => {
-            const cell = column.value(row);
-            const attributes = { class: column.number ? "number" : "" };
-            return place === 0 ? make("th", { scope: "row", ...attributes }, cell) : make("td", attributes, cell);
-          }),
+          make(
+            "th",
+            { colspan: columns.length, scope: "rowgroup", class: "section" },
+            make("span", { class: "stay" }, heading),
+          ),
+        ),
+      (order ? [...rows].sort(order) : rows).map((row) =>
+        make(
+          "tr",
+          {},
+          columns.map((column, place) =>
+            make(
+              place ? "td" : "th",
+              { scope: place ? null : "row", class: column.number ? "number" : column.kind },
+              shown(column, row),
+            ),
+          ),
         ),
       ),
     );
-  const bodies = (order) => sections.map(([heading, rows]) => body(heading, order ? [...rows].sort(order) : rows));
   const heads = columns.map((column) => {
-    const attributes = { scope: "col", class: column.number ? "number" : "" };
-    if (!column.key) return make("th", attributes, column.name);
-    const head = make(
-      "th",
-      attributes,
-      make("button", { type: "button", onclick: () => sortBy(column, head) }, column.name),
-    );
+    const head = make("th", { scope: "col", class: column.number ? "number" : null });
+    head.append(sortable ? button(column.name, () => sortBy(column, head)) : column.name);
     return head;
   });
   function sortBy(column, head) {
-    const down = head.getAttribute("aria-sort")
-      ? head.getAttribute("aria-sort") === "ascending"
-      : Boolean(column.number);
+    const was = head.getAttribute("aria-sort");
+    const down = was ? was === "ascending" : Boolean(column.number);
     heads.forEach((other) => other.removeAttribute("aria-sort"));
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const key = (row) => (isPair(column.get(row)) ? column.get(row)[0] : column.get(row)) ?? null;
     const order = (a, b) => {
-      const [x, y] = [column.key(a), column.key(b)];
+      const [x, y] = [key(a), key(b)];
       if (x === null || y === null) return (x === null) - (y === null); // missing values come last
       return (down ? -1 : 1) * (x < y ? -1 : x > y ? 1 : 0);
     };
-    whole.querySelectorAll("tbody").forEach((old) => old.remove());
-    whole.append(...bodies(order));
+    [...whole.tBodies].forEach((old) => old.remove());
+    whole.append(...sections.map((section) => body(section, order)));
   }
+  const file = id || caption.slice(0, 50);
+  const tools = downloads(caption, { csv: () => save(`phasezero ${file}`, "csv", tableText(csv, sections)) });
   const whole = make(
     "table",
-    id ? { id } : {},
-    make("caption", {}, make("span", { class: "stay" }, caption)),
+    { id: id || null, class: kind || null },
+    make("caption", {}, make("span", { class: "stay" }, caption, " ", tools)),
     make("thead", {}, make("tr", {}, heads)),
-    bodies(null),
+    sections.map((section) => body(section, null)),
   );
-  if (shaded) whole.classList.add("shaded");
   return framed(whole, caption);
 }
 
-// A table that is wider than its container ends with a whole column, so that no number is cut, and a line below it
+function tableText(columns, sections) {
+  const all = sections.flatMap(([, rows]) => rows);
+  const headed = sections.some(([heading]) => heading);
+  const fields = columns.flatMap(({ name, get }) =>
+    all.some((row) => Array.isArray(get(row)))
+      ? [
+          [name, (row) => get(row)?.[0]],
+          [`${name} std`, (row) => get(row)?.[1]],
+        ]
+      : [[name, get]],
+  );
+  const lines = sections.flatMap(([heading, rows]) =>
+    rows.map((row) => [...(headed ? [heading] : []), ...fields.map(([, get]) => get(row))]),
+  );
+  return commaSeparated([[...(headed ? ["set"] : []), ...fields.map(([name]) => name)], ...lines]);
+}
+
+// A table that is wider than its container ends with a whole column, so that nothing is cut, and a line below it
 // shows how many more columns there are.
 function framed(whole, caption) {
   const scroll = make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": caption }, whole);
   const more = make("p", { class: "more", "aria-hidden": "true", hidden: true });
   const place = make("div", {}); // as wide as there is room, and never higher: what fit() does cannot resize it
-  const heads = [...whole.tHead.rows[0].cells];
-  const end = (head) => head.offsetLeft + head.offsetWidth;
+  const [, ...heads] = whole.tHead.rows[0].cells; // the first column stays
+  const end = (head) => head.getBoundingClientRect().right - scroll.getBoundingClientRect().left;
   function count() {
-    const hidden = heads.filter((head) => end(head) > scroll.scrollLeft + scroll.clientWidth + 1).length;
+    const hidden = heads.filter((head) => end(head) > scroll.clientWidth + 1).length;
     more.hidden = hidden === 0;
     more.textContent = `${plural(hidden, "more column")} \u2192`;
   }
   function fit() {
     scroll.style.width = "";
-    const cut = heads.findIndex((head) => end(head) > scroll.clientWidth + 1);
-    if (cut > 1 && heads[cut].classList.contains("number")) scroll.style.width = `${end(heads[cut - 1])}px`;
+    const cut = heads.findIndex((head) => end(head) + scroll.scrollLeft > scroll.clientWidth + 1);
+    if (cut > 0) scroll.style.width = `${end(heads[cut - 1]) + scroll.scrollLeft}px`;
     count();
   }
   scroll.addEventListener("scroll", count, { passive: true });
   new ResizeObserver(fit).observe(place);
   return make("div", {}, place, scroll, more);
 }
-
-// Names may break after a slash or a plus, which is easier to read than a break in the middle of a word.
-const breakable = (name) => name.split(/(?<=[/+])/).flatMap((piece, at) => (at ? [make("wbr"), piece] : [piece]));
-const named = (index, label) => make("span", { class: "run" }, swatch(index), make("span", {}, breakable(label)));
-
-const fact = (name, value) => make("div", {}, make("dt", {}, name), make("dd", {}, value));
-const folded = (summary, ...children) => make("details", {}, make("summary", {}, summary), children);
