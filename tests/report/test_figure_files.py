@@ -138,9 +138,9 @@ def test_text_in_a_pdf_can_be_edited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("suffix", "inches", "lines"),
     [
-        (".pdf", 3.3, [r"% needs \usepackage{graphicx}", r"\begin{figure}", r"\end{figure}"]),
+        (".pdf", 3.3, [r"\begin{figure}", r"\includegraphics[width=\linewidth]{my_figure}", r"\end{figure}"]),
         (".pdf", 6.9, [r"\begin{figure*}", r"\end{figure*}"]),
-        (".svg", 3.3, [r"\includesvg[width=\linewidth]{\detokenize{my_figure}}"]),
+        (".svg", 3.3, [r"\includesvg[width=\linewidth]{my_figure}"]),
     ],
 )
 def test_latex_includes_the_figure_and_its_caption_is_escaped(
@@ -157,6 +157,14 @@ def test_latex_includes_the_figure_and_its_caption_is_escaped(
     assert r"\label{fig:my_figure}" in written
     assert set(lines) <= set(written)
     assert (tmp_path / "my_figure-caption.txt").read_text() == f"{caption}\n"
+
+
+def test_a_name_that_latex_cannot_read_is_pointed_out(tmp_path: Path) -> None:
+    """LaTeX takes the rest of the line for a comment, and has no escape in the name of a file."""
+    for name, told in (("50%.pdf", True), ("50.pdf", False)):
+        write_figure(tmp_path / name, lambda: Figure(figsize=(3, 2)), "A caption.")
+        written = (tmp_path / f"{Path(name).stem}-figure.tex").read_text()
+        assert ("LaTeX cannot read a file of this name" in written) == told
 
 
 def strokes(picture: Path) -> set[tuple[str, str]]:

@@ -67,18 +67,17 @@ def caption_files(path: Path) -> tuple[Path, Path]:
 
 
 def latex_figure(path: Path, caption: str, *, is_wide: bool) -> str:
-    r"""Return an environment that includes a figure; LaTeX reads a PDF by itself, an SVG with the package svg.
-
-    The name of the file is given without its suffix. `\detokenize` keeps a name with underscores as it is.
-    """
+    """Return an environment that includes a figure by its name; LaTeX reads a PDF by itself, an SVG with a package."""
     is_svg, kind = path.suffix.lower() == ".svg", "figure*" if is_wide else "figure"
-    needs = r"% needs \usepackage{svg} and Inkscape; a figure written as .pdf needs neither" if is_svg else None
-    command = "includesvg" if is_svg else "includegraphics"
     lines = [
-        needs or r"% needs \usepackage{graphicx}",
+        r"% needs \usepackage{svg} and Inkscape; a .pdf needs neither" if is_svg else r"% needs \usepackage{graphicx}"
+    ]
+    if set(path.stem) & set("%#{}"):
+        lines.append("% LaTeX cannot read a file of this name: rename it, here and in its folder")
+    lines += [
         rf"\begin{{{kind}}}",
         r"\centering",
-        rf"\{command}[width=\linewidth]{{\detokenize{{{path.stem}}}}}",
+        rf"\{'includesvg' if is_svg else 'includegraphics'}[width=\linewidth]{{{path.stem}}}",
         rf"\caption{{{latex_text(caption)}}}",
         rf"\label{{fig:{slug(path.stem)}}}",
         rf"\end{{{kind}}}",

@@ -206,6 +206,9 @@ def test_old_and_new_classes_and_seconds(visit: Open) -> None:
         page.locator(f"#{chart}-chart .chart").focus()
         page.keyboard.press("ArrowRight")
         assert said in page.locator(f"#{chart}-chart-readout").inner_text()
+    # Points have no lines, so a strategy shows in the marker: LUCIR's is full, that of LUCIR with CwD hollow.
+    hollow = page.locator("#cost-chart [data-series] .hollow")
+    assert (hollow.count(), bool(hollow.first.get_attribute("stroke-dasharray"))) == (1, True)
     for _ in range(4):
         page.keyboard.press("ArrowUp")
     read = set()

@@ -101,13 +101,26 @@ function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "
       const entry = draw(
         "g",
         { transform: `translate(${x.toFixed(1)} ${y})` },
-        look && draw("g", {}, scatter ? marker(look, 19, 7, 1.3) : strokeOf(look)),
+        look && draw("g", {}, scatter ? lonely(look, 19, 7) : strokeOf(look)),
         text,
       );
       if (look) coloured(entry.firstChild, look);
       return entry;
     });
     return { entries, height: rows * ROW };
+  }
+
+  // Names beside the points of a scatter plot, where there is room; the legend has them all.
+  function labels(x, y, right) {
+    const taken = lines.map(({ points: [[at, mean]] }) => [x(at) - 8, x(at) + 8, y(mean)]);
+    return lines.flatMap(({ label, points: [[at, mean]] }) => {
+      const [width, top] = [textWidth(label), y(mean)];
+      const before = x(at) + 12 + width > right;
+      const left = before ? x(at) - 12 - width : x(at) + 12;
+      if (taken.some(([from, to, level]) => left < to && left + width > from && Math.abs(level - top) < 14)) return [];
+      taken.push([left, left + width, top]);
+      return [draw("text", { class: "entry", x: left, y: top + 4 }, label)];
+    });
   }
 
   function redraw() {
@@ -190,10 +203,11 @@ function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "
           }),
           points
             .filter((_, place) => place % every === 0)
-            .map((point) => marker(look, x(point[0]), y(point[1]), scatter ? 1.5 : 1)),
+            .map((point) => (scatter ? lonely : marker)(look, x(point[0]), y(point[1]))),
         );
         return coloured(group, look);
       }),
+      scatter ? labels(x, y, right) : [],
       draw("line", { class: "guide", y1: room.top, y2: floor, visibility: "hidden" }),
       draw("circle", { class: "spot", r: 7, visibility: "hidden" }),
       names.entries,

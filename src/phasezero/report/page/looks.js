@@ -79,6 +79,11 @@ const marker = (look, x, y, size = 1) =>
     class: "marker",
     transform: `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${size})`,
   });
+// Without a line, the outline of a hollow marker has the line's dash.
+const lonely = (look, x, y) => {
+  const found = marker(look, x, y, 1.7);
+  return look.dash.length ? fill(found, { class: "marker hollow", "stroke-dasharray": dashes(look, 0.7) }, []) : found;
+};
 const strokeOf = (look) => [
   draw("path", { d: "M1 7H37", class: "curve", "stroke-dasharray": dashes(look) }),
   marker(look, 19, 7),

@@ -152,7 +152,7 @@ function confusionView() {
     const { seen, starts } = matrix;
     const labels = matrix.names.slice(0, seen);
     const longest = Math.min(LONGEST_NAME, Math.max(...labels.map(textWidth)));
-    const scale = 58; // room for the colours
+    const scale = 68; // room for the colours
     const named = (width - 26 - longest - scale) / seen >= NAMED_CELL;
     const edge = 26 + (named ? longest : 22);
     const side = Math.min(width - edge - scale, seen * 44); // few classes need no more

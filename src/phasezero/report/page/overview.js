@@ -56,7 +56,8 @@ function warnings() {
       ),
     ...content.repeated.map((text) => make("li", {}, text)),
   ];
-  byId("warnings-summary").textContent = `${plural(items.length, "warning")}: not everything here is comparable`;
+  const mixed = content.differences.some(([what]) => matters(what)) ? ": not everything here is comparable" : "";
+  byId("warnings-summary").textContent = plural(items.length, "warning") + mixed;
   byId("warning-list").replaceChildren(...items);
   byId("warnings").hidden = items.length === 0;
 }
