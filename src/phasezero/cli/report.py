@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from phasezero.cli.options import Runs, check_file, paths_with, warn
+from phasezero.cli.options import Runs, check_file, load_torch, paths_with, warn
 from phasezero.steps import working
 
 
@@ -16,7 +16,12 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "phasezero report",
 ) -> None:
+<<<<<<< HEAD
     """Write a self-contained HTML page of finished runs: results beside the paper, curves, confusion matrices."""
+=======
+    """Write a self-contained HTML page of finished runs: curves, the paper's numbers, confusion matrices."""
+    load_torch()
+>>>>>>> terminal
     from phasezero.identity import each_seed_once
     from phasezero.records.run import FILE_NAME, load_records
     from phasezero.report.page import analyses_beside, write_page

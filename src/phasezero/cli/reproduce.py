@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from phasezero.cli.options import Parallel, Root, Settings, Store, TensorBoard, parse_numbers, parse_parallel
+from phasezero.cli.options import (
+    Parallel,
+    Root,
+    Settings,
+    Store,
+    TensorBoard,
+    load_torch,
+    parse_numbers,
+    parse_parallel,
+)
 from phasezero.steps import in_lines
 
 
@@ -39,6 +48,7 @@ def reproduce(
         for target in TARGETS.values():
             print(in_lines(f"{target.name:8}{target.title}", sys.stdout, " " * 8))
         return
+    load_torch()
     from rich.console import Console
 
     from phasezero.config import parse_assignments

@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from phasezero.cli.options import Parallel, Root, Settings, Store, TensorBoard, parse_numbers, parse_parallel, warn
+from phasezero.cli.options import (
+    Parallel,
+    Root,
+    Settings,
+    Store,
+    TensorBoard,
+    load_torch,
+    parse_numbers,
+    parse_parallel,
+    warn,
+)
 from phasezero.errors import UserError
 from phasezero.steps import working
 
@@ -43,6 +53,7 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
 ) -> None:
     """Train phase by phase; without arguments, a first comparison on the embedded glyphs."""
+    load_torch()
     from dataclasses import replace
 
     from rich.console import Console
