@@ -16,12 +16,8 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "phasezero report",
 ) -> None:
-<<<<<<< HEAD
     """Write a self-contained HTML page of finished runs: results beside the paper, curves, confusion matrices."""
-=======
-    """Write a self-contained HTML page of finished runs: curves, the paper's numbers, confusion matrices."""
     load_torch()
->>>>>>> terminal
     from phasezero.identity import each_seed_once
     from phasezero.records.run import FILE_NAME, load_records
     from phasezero.report.page import analyses_beside, write_page
