@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def test_seconds_are_those_of_computing(
     clock = time.perf_counter
 
     @contextlib.contextmanager
-    def wait(store: PhaseZeroStore, key: str, say: Callable[[str], None]) -> Iterator[None]:
+    def wait(store: PhaseZeroStore, key: str, say: object) -> Iterator[None]:
         waited[0] = 1000.0
         yield
 
@@ -152,3 +153,19 @@ def test_what_a_killed_writer_left_goes_with_the_next_entry(
     train(toy_config(), data=toy_data, store=tmp_path)
     assert not left.exists()
     assert other.exists()  # another run may be making that one
+
+
+def test_a_run_says_that_it_waits_for_the_phase_0_of_another(tmp_path: Path) -> None:
+    store, waits, done = PhaseZeroStore(tmp_path), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with store.claim("key", waits.set):
+            done.set()
+
+    with store.claim("key", lambda: pytest.fail("nobody holds the claim")):
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert waits.wait(10)
+        assert not done.is_set()
+    thread.join(10)
+    assert done.is_set()

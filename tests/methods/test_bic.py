@@ -192,8 +192,8 @@ class Clusters:
     def prepare(self, plan: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         return self.images[plan[0]], self.labels[plan[0]]
 
-    def test_batches(self, indices: Tensor, batch_size: int) -> Iterator[tuple[Tensor]]:
-        return ((part,) for part in indices.split(batch_size))
+    def test_batches(self, indices: Tensor, batch_size: int, first: int) -> Iterator[tuple[Tensor]]:
+        return ((part,) for part in indices.split(batch_size)[first:])
 
 
 def biased_model(method: Bic) -> IncrementalModel:

@@ -35,7 +35,7 @@ def test_a_checkpoint_that_is_foreign_or_damaged(tmp_path: Path) -> None:
     run(replace(second, name="other").override({"training.first.lr": 0.05}), checkpoint=path)
     refused(second, tmp_path, r"another configuration \(training.first.lr is 0.05 there")
     path.write_bytes(path.read_bytes()[:5000])
-    refused(second, tmp_path, "is damaged or not.*remove it")
+    refused(second, tmp_path, "is damaged: its content does not match its sha256; remove it")
 
 
 def test_a_network_that_the_method_cannot_use(tmp_path: Path) -> None:
@@ -47,7 +47,11 @@ def test_an_oracle_that_is_not_there_or_not_a_checkpoint(tmp_path: Path) -> None
     second, file = preset("lucir+mimic/glyphs/b50s10").override(MINIMAL), tmp_path / "oracle"
     refused(second.override({"initial.0.oracle": str(file)}), tmp_path / "out", "no such file")
     file.write_text("{}")
-    refused(second.override({"initial.0.oracle": str(file)}), tmp_path / "out", "not a checkpoint of phasezero")
+    refused(
+        second.override({"initial.0.oracle": str(file)}),
+        tmp_path / "out",
+        "not a checkpoint of this version of phasezero",
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -101,11 +105,11 @@ def test_what_a_killed_writer_left_goes_when_the_run_continues(tmp_path: Path) -
     for left in (folder / f".{CHECKPOINT}.123.tmp", tmp_path / ".results.md.123.tmp"):
         left.write_text("half a fi")
         os.utime(left, (time.time() - 100, time.time() - 100))
-    living = folder / f".{CHECKPOINT}.456.tmp"
-    living.write_text("a second command may be writing it")
+    recent = folder / f".{CHECKPOINT}.456.tmp"
+    recent.write_text("no other command writes in this folder, because it is locked")
     run_all([FIRST], out=tmp_path, parallel=1, resume=True, views=["results.md"])
     found = sorted(path.name for path in folder.iterdir())
-    assert found == [living.name, CHECKPOINT, "config.yaml", FILE_NAME]
+    assert found == [CHECKPOINT, "config.yaml", FILE_NAME]
     assert not list(tmp_path.glob(".*"))
 
 

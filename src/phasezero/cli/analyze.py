@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from phasezero.cli.options import Device, Root, Store, parse_numbers, paths_with, warn
+from phasezero.cli.options import Device, Root, Store, load_torch, parse_numbers, paths_with, warn
 from phasezero.errors import UserError
 from phasezero.steps import Steps
 
@@ -37,6 +37,7 @@ def analyze(
     read: Annotated[bool, typer.Option("--read", help="Show existing analyses; compute nothing.")] = False,
 ) -> None:
     """Measure how the features of each class scatter in trained models, and compare models."""
+    load_torch()
     from phasezero.analysis.study import analyse_runs
     from phasezero.identity import each_seed_once
     from phasezero.records.analysis import analysis_name, find_analyses, read_analysis

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from phasezero.cli.options import Device, Model, Photos, check_file, counted, warn
+from phasezero.cli.options import Device, Model, Photos, check_file, counted, load_torch, warn
 from phasezero.cli.photos import check_readable
 from phasezero.errors import UserError
 from phasezero.steps import Steps
@@ -23,6 +23,7 @@ def evaluate(
     device: Device = "auto",
 ) -> None:
     """Measure the accuracy in all, by phase and by class. PHOTOS/test or PHOTOS/val is used if it has class folders."""
+    load_torch()
     from rich.console import Console
 
     from phasezero.data.folder import class_folders, first_few

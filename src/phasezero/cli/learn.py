@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phasezero.cli.options import Device, Model, Photos, Settings, counted
+from phasezero.cli.options import Device, Model, Photos, Settings, counted, load_torch
 from phasezero.cli.photos import FEW, check_readable
 from phasezero.errors import UserError
-from phasezero.steps import Steps
+from phasezero.steps import Steps, in_lines
 from phasezero.validation import printable, whole_number
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def learn(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what is new, and stop.")] = False,
 ) -> None:
     """Learn the classes of a folder of photos. A model that exists learns what is new."""
+    load_torch()
     from phasezero.config import parse_assignments
     from phasezero.learner.folder import check_folder
     from phasezero.learner.labelled import labelled
@@ -172,7 +173,8 @@ def report(learner: Learner, found: Comparison, photos: Path) -> dict[Any, Any]:
         counts = [printable(f"{name} {len(own)}") for name, own in by_class.items()]
         named = ", ".join(counts[:MOST_NAMED]) + (", ..." if len(counts) > MOST_NAMED else "")
         total = counted(sum(map(len, by_class.values())), "photo")
-        print(f"  {title:<14}{counted(len(counts), 'class')}, {total}: {named}{rest}")
+        text = f"  {title:<14}{counted(len(counts), 'class')}, {total}: {named}{rest}"
+        print(in_lines(text, sys.stdout, " " * 16))
 
     print(f"{photos}:")
     if found.new:

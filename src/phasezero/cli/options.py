@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from phasezero.errors import UserError
-from phasezero.steps import in_lines
+from phasezero.steps import in_lines, working
 from phasezero.validation import whole_number
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Record files, or folders of runs.")]
@@ -39,6 +39,12 @@ VIEWS = ("*.png", "*.svg", "*.pdf", "*-caption.txt", "*.md", "*.html", "*.csv", 
 def warn(message: str) -> None:
     """Print a warning to stderr, because stdout may be piped."""
     print(in_lines(f"phasezero: warning: {message}", sys.stderr), file=sys.stderr)
+
+
+def load_torch() -> None:
+    """Import torch, which takes seconds, and say so on a terminal."""
+    with working("starting"):
+        import torch  # noqa: F401
 
 
 def check_empty(words: Sequence[str]) -> None:

@@ -47,8 +47,8 @@ def predict(
         {
             "file": str(item),
             "class": UNKNOWN if best[0][1] < limit else best[0][0],
-            "probability": round(best[0][1], 6),
-            "top": [{"class": name, "probability": round(share, 6)} for name, share in best],
+            "probability": best[0][1],
+            "top": [{"class": name, "probability": share} for name, share in best],
         }
         for item, best in zip(items, found, strict=True)
     ]
@@ -56,7 +56,11 @@ def predict(
 
 
 def print_json(rows: Sequence[dict[str, Any]], top: int) -> None:
-    print(json.dumps(rows, indent=1))
+    tops = [[{**one, "probability": _digits(one["probability"])} for one in row["top"]] for row in rows]
+    rounded = [
+        {**row, "probability": _digits(row["probability"]), "top": best} for row, best in zip(rows, tops, strict=True)
+    ]
+    print(json.dumps(rounded, indent=1))
 
 
 def print_csv(rows: Sequence[dict[str, Any]], top: int) -> None:
@@ -72,7 +76,12 @@ def print_csv(rows: Sequence[dict[str, Any]], top: int) -> None:
 
 
 def _field(value: Any) -> str:
-    return no_formula(printable(value)) if isinstance(value, str) else str(value)
+    return no_formula(printable(value)) if isinstance(value, str) else str(_digits(value))
+
+
+def _digits(share: float) -> float:
+    """Round a probability for a file. A table rounds the exact value, not this."""
+    return round(share, 6)
 
 
 def print_table(rows: Sequence[dict[str, Any]], top: int) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from phasezero.cli.options import Runs, check_file, paths_with, warn
+from phasezero.cli.options import Runs, check_file, load_torch, paths_with, warn
 from phasezero.steps import working
 
 
@@ -17,6 +17,7 @@ def report(
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "phasezero report",
 ) -> None:
     """Write a self-contained HTML page of finished runs: results beside the paper, curves, confusion matrices."""
+    load_torch()
     from phasezero.identity import each_seed_once
     from phasezero.records.run import FILE_NAME, load_records
     from phasezero.report.page import analyses_beside, write_page

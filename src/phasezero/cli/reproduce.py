@@ -16,6 +16,7 @@ from phasezero.cli.options import (
     Settings,
     Store,
     TensorBoard,
+    load_torch,
     parse_numbers,
     parse_parallel,
 )
@@ -51,6 +52,7 @@ def reproduce(
         for target in TARGETS.values():
             print(in_lines(f"{target.name:8}{target.title}", sys.stdout, " " * 8))
         return
+    load_torch()
     from rich.console import Console
 
     from phasezero.config import parse_assignments

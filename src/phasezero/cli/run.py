@@ -15,6 +15,7 @@ from phasezero.cli.options import (
     Settings,
     Store,
     TensorBoard,
+    load_torch,
     parse_numbers,
     parse_parallel,
     warn,
@@ -56,6 +57,7 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the configurations and stop.")] = False,
 ) -> None:
     """Train phase by phase; without arguments, a first comparison on the embedded glyphs."""
+    load_torch()
     from dataclasses import replace
 
     from rich.console import Console

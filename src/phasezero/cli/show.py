@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phasezero.cli.options import Runs, check_file, paths_with, warn
+from phasezero.cli.options import Runs, check_file, load_torch, paths_with, warn
 from phasezero.errors import UserError, unknown
 from phasezero.steps import working
 
@@ -24,6 +24,7 @@ def show(
     figure: Annotated[Path | None, typer.Option(help="Draw accuracy curves to this .png, .svg or .pdf file.")] = None,
 ) -> None:
     """Print the accuracies of finished runs: iCaRL by its nearest-mean classifier, other methods by their head."""
+    load_torch()
     from phasezero.identity import each_seed_once, group_by_identity
     from phasezero.records.run import FILE_NAME, load_records
     from phasezero.report.curves import draw_curves

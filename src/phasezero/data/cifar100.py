@@ -19,6 +19,7 @@ from phasezero.data.catalog import Recipe, register_data
 from phasezero.data.download import download, extract_tar, md5_of
 from phasezero.data.images import ImageData, ImageSplit, Preparation, View
 from phasezero.errors import UserError
+from phasezero.steps import working
 
 FOLDER = "cifar-100-python"
 MD5 = {
@@ -93,8 +94,10 @@ def get_cifar100(root: Path) -> None:
         folder, state = base / FOLDER, "now"
         archive = base / "cifar-100-python.tar.gz"
         fetched = download(URL, archive, md5=ARCHIVE_MD5)
-        extract_tar(archive, base, [f"{FOLDER}/{name}" for name in MD5])
-        if not _has_files(folder, verify=True):
+        with working("unpacking"):
+            extract_tar(archive, base, [f"{FOLDER}/{name}" for name in MD5])
+            complete = _has_files(folder, verify=True)
+        if not complete:
             raise UserError(f"the files unpacked into {folder} differ from the published files; check the disk")
         if fetched:  # keep an archive that was there before
             archive.unlink()

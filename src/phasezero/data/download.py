@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 
 from phasezero.errors import UserError
 from phasezero.records.files import replacing
+from phasezero.steps import Steps
 
 _BLOCK = 1 << 18
 _TIMEOUT = 30.0  # seconds without a byte
@@ -67,20 +68,14 @@ def _fetch(url: str, part: Path, md5: str) -> None:
 
 def _save(answer: http.client.HTTPResponse, part: Path, done: int) -> None:
     """Write the response to the partial file, from byte `done` on, and show the progress."""
-    # Here, because every command that reads photos imports this module.
-    from rich.console import Console
-    from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
-
     length = answer.headers.get("Content-Length", "")
     total = done + int(length) if length.isdigit() else None
     part.parent.mkdir(parents=True, exist_ok=True)  # only once there is something to write
-    columns = *Progress.get_default_columns(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as progress, part.open("ab" if done else "wb") as file:
-        task = progress.add_task(part.stem, completed=done, total=total)
+    with Steps() as steps, part.open("ab" if done else "wb") as file:
         while block := answer.read(_BLOCK):
             file.write(block)
             done += len(block)
-            progress.update(task, completed=done)
+            steps(f"downloading {part.stem}, MB", done // 10**6, (total or done + 10**6) // 10**6)
         file.flush()
         os.fsync(file.fileno())
     if total is not None and done < total:  # read() reports no error when the server hangs up

@@ -124,9 +124,23 @@ def read_facts(path: Path, config: RunConfig | None = None) -> dict[str, Any]:
     return read_state(path, FORMAT, "checkpoint", config)[0]
 
 
+def newest_facts(path: Path, config: RunConfig) -> dict[str, Any] | None:
+    """Return the facts of a checkpoint, or of the checkpoint before if it is damaged; None if there is none."""
+    damage = None
+    for candidate in (path, previous_file(path)):
+        if candidate.exists():
+            try:
+                return read_facts(candidate, config)
+            except DamagedError as error:
+                damage = damage or error
+    if damage is not None:
+        raise damage
+    return None
+
+
 def finished_phases(path: Path, config: RunConfig) -> int:
     """Return how many phases of this configuration are in a checkpoint; 0 without a readable checkpoint."""
     try:
-        return len(read_facts(path, config)["phases"])
+        return len((newest_facts(path, config) or {"phases": ()})["phases"])
     except UserError:
         return 0

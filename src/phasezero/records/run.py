@@ -139,7 +139,7 @@ class Record(FinishedRun):
 
     >>> from phasezero import Record
     >>> sorted(Record.__annotations__)[:4]
-    ['config', 'data', 'environment', 'initial']
+    ['config', 'data', 'earlier_parts', 'environment']
     """
 
     schema_version: int

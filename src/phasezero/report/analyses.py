@@ -138,7 +138,7 @@ def findings_grid(
     if other := dict.fromkeys(key for finding in findings for key in finding.also_differ_in):
         parts.append(f"Some of these models also differ in {', '.join(other)}.")
     parts += [f"Left out: {why}." for why in left_out]
-    return Grid(header, rows, " ".join(parts), words=2, remarks=True)
+    return Grid(header, rows, " ".join(parts), words=2, remarks=True, spare=[len(header) - 1])
 
 
 def _first_few(names: Sequence[str]) -> str:

@@ -14,10 +14,9 @@ from rich.console import Console
 from phasezero.config import RunConfig, complete
 from phasezero.data.catalog import load_data
 from phasezero.engine.callbacks import Callback, CallbackList
-from phasezero.engine.checkpoint import phase_checkpoint, read_facts
+from phasezero.engine.checkpoint import newest_facts, phase_checkpoint, read_facts
 from phasezero.engine.deadline import Deadline
 from phasezero.engine.resume import Saving
-from phasezero.engine.sealed import DamagedError
 from phasezero.engine.setup import check, teachers_of, trains_an_oracle
 from phasezero.engine.store import phase_zero_of
 from phasezero.errors import DivergenceError, UserError
@@ -165,9 +164,8 @@ def finished_runs(configs: Sequence[RunConfig], targets: Sequence[Path]) -> dict
             finished[place] = read_record(target)
             if not same_config(finished[place], config):
                 raise UserError(f"{target} holds a run of another configuration; use another --out or --overwrite")
-        elif (target / CHECKPOINT).exists():
-            with contextlib.suppress(DamagedError):  # the state before may be sound: the run will say so
-                read_facts(target / CHECKPOINT, config)  # raises for another configuration
+        else:
+            newest_facts(target / CHECKPOINT, config)  # raises for another configuration
     return finished
 
 
