@@ -159,10 +159,10 @@ def test_a_run_says_that_it_waits_for_the_phase_0_of_another(tmp_path: Path) -> 
     store, waits, done = PhaseZeroStore(tmp_path), threading.Event(), threading.Event()
 
     def other() -> None:
-        with store.claim("key", waits.set):
+        with store.claim("key", lambda _: waits.set()):
             done.set()
 
-    with store.claim("key", lambda: pytest.fail("nobody holds the claim")):
+    with store.claim("key", lambda _: pytest.fail("nobody holds the claim")):
         thread = threading.Thread(target=other)
         thread.start()
         assert waits.wait(10)
