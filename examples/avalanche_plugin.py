@@ -1,6 +1,6 @@
 """Phase 0 with Class-wise Decorrelation in Avalanche, then new classes by exact ridge regression: one plugin.
 
-Needs `pip install avalanche-lib`.
+Needs `pip install avalanche-lib`, and a torchvision that fits the installed torch.
 """
 
 import torch

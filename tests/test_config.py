@@ -90,6 +90,13 @@ def test_a_record_that_is_too_old_to_name_a_setting_has_its_first_value(
     assert complete(old) == old
 
 
+def test_a_record_that_is_too_old_to_name_a_setting_of_schedules_has_its_first_value() -> None:
+    old = RunConfig().to_dict()
+    for part in ("first", "later"):
+        assert old["training"][part].pop("even_batches") is False
+    assert complete(old) == RunConfig.from_record(old).to_dict() == RunConfig().to_dict()
+
+
 def test_a_record_of_a_method_from_elsewhere_is_left_as_it_is() -> None:
     old = {"method": {"name": "of a plug-in", "x": 1}, "initial": [{"name": "unheard", "weight": 2}]}
     assert complete(old) == old

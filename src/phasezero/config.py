@@ -24,7 +24,7 @@ from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS, MethodOptions
 from phasezero.methods.lucir import Lucir
 from phasezero.nets import NETWORKS
-from phasezero.schedule import Training
+from phasezero.schedule import Schedule, Training
 from phasezero.validation import BATCH_SIZE, POSITIVE, WEIGHT, Limited, check_number, check_printable, option
 
 
@@ -162,6 +162,9 @@ def complete(config: Mapping[str, Any]) -> dict[str, Any]:
     for name, kind in (("engine", Engine), ("network", Network)):
         if name in config:
             sections[name] = _before(kind) | dict(config[name])
+    if "training" in config:
+        schedules = {name: _before(Schedule) | dict(config["training"][name]) for name in ("first", "later")}
+        sections["training"] = dict(config["training"]) | schedules
     if "method" in config:
         sections["method"] = _complete(config["method"], METHODS)
     if "initial" in config:
