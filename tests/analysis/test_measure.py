@@ -13,8 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from phasezero import write_record
 from phasezero.analysis import measure
@@ -22,7 +21,8 @@ from phasezero.analysis.information import FLOOR
 from phasezero.analysis.measure import analyse_model, analyse_run
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData, ImageSplit
-from phasezero.engine.checkpoint import phase_checkpoint
+from phasezero.engine.checkpoint import FORMAT, phase_checkpoint
+from phasezero.engine.sealed import read_sealed, write_sealed
 from phasezero.engine.trainer import Trainer
 from phasezero.errors import UserError
 from phasezero.identity import group_analyses
@@ -246,9 +246,8 @@ def test_what_does_not_belong_to_the_run_is_refused(trained: Path, toy_data: Ima
         analyse_run(trained, data=renamed)
     shutil.copytree(trained, tmp_path / "run")
     checkpoint = phase_checkpoint(tmp_path / "run" / CHECKPOINT, 2)
-    with safe_open(checkpoint, "pt") as file:
-        metadata = file.metadata()
-    save_file({**load_file(checkpoint), "model.backbone.extra": torch.zeros(1)}, checkpoint, metadata)
+    facts, tensors = read_sealed(checkpoint, FORMAT, "checkpoint")
+    write_sealed(checkpoint, FORMAT, facts, {**tensors, "model.backbone.extra": torch.zeros(1)})
     with pytest.raises(UserError, match="does not fit this version's 'resnet-glyphs'"):
         analyse_run(tmp_path / "run", data=toy_data)
 

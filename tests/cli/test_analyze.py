@@ -116,7 +116,7 @@ def test_one_run_beside_its_record(works: Works, one: Path, tmp_path: Path) -> N
 
     report([one], tmp_path / "page.html")  # finds the analysis next to the record
     text = (tmp_path / "page.html").read_text().partition('id="content">')[2].partition("</script>")[0]
-    (group,) = json.loads(text)["groups"]
+    (group,) = (one["all"] for one in json.loads(text)["groups"])
     shares = [100 * share for share in analysis["test"]["raw"]["alpha_mean"]]
     assert [mean for mean, _ in group["spectra"]["1"]["test"]] == pytest.approx(shares)
 
@@ -279,7 +279,7 @@ def test_without_the_model(command: Command, one: Path) -> None:
     (one / "checkpoint-phase1.safetensors").write_bytes(b"no")
     code, _, err = command("analyze", one)
     assert code == 2
-    assert "is damaged or not" in err
+    assert "is damaged, or not a checkpoint" in err
 
 
 def test_a_run_anew_takes_the_old_models_and_their_analyses_away(works: Works, runs: Path, tmp_path: Path) -> None:

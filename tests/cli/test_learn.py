@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sys
 import threading
@@ -217,8 +218,8 @@ def test_a_second_process_waits_and_then_gives_up(
     monkeypatch.setattr(model_folder, "WAIT", 0.2)
     with locked(model):
         message = refused(command, "learn", "photos", "--model", model)
-        assert "m: waiting for another process" in message
-        assert "another process is changing this model; try again later" in message
+        assert re.search(r"m: another process is changing this model \(process \d+ on .*\); waiting", message)
+        assert re.search(r"m: another process is changing this model .*; wait for it, or stop it", message)
         assert "another process" in refused(command, "undo", "--model", model)
     monkeypatch.setattr(model_folder, "WAIT", 60)
     held, done = threading.Event(), threading.Event()

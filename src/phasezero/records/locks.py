@@ -32,7 +32,7 @@ def locked(
     if fcntl is None:
         yield
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    made = [folder for folder in path.parents if not folder.exists()]
     end, told = time.monotonic() + wait, False
     while (file := _taken(path)) is None:
         message = f"{path.parent}: another process {what} ({_holder(path)})"
@@ -47,11 +47,18 @@ def locked(
             yield
         finally:
             path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # not empty
+                for folder in made:
+                    folder.rmdir()
 
 
 def _taken(path: Path) -> TextIO | None:
     """Lock a file and write who holds it; return None if another process holds it."""
-    file = path.open("a+", encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+", encoding="utf-8")
+    except FileNotFoundError:  # its last holder has just removed an empty folder
+        return None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(file.fileno()), path.stat()):
