@@ -234,7 +234,7 @@ def test_a_second_process_waits_and_then_gives_up(
     assert held.wait(5)
     code, out, err = command("learn", "photos", "--model", model)
     thread.join()
-    assert (code, "m: waiting for another process" in err, "m: 3 classes" in out) == (0, True, True)
+    assert (code, "; waiting\n" in err, "m: 3 classes" in out) == (0, True, True)
 
 
 def test_steps_are_bars_on_a_terminal_and_lines_elsewhere(
