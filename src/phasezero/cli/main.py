@@ -31,9 +31,12 @@ from phasezero.cli.show import show
 from phasezero.cli.store import store
 from phasezero.cli.undo import undo
 from phasezero.errors import DivergenceError, UserError
+from phasezero.validation import printable
 
 QUICK = ("predict", "info", "list")
 """Commands that start no thread or process that outlives them, and have nothing to clean up."""
+LONGEST = 4000
+"""The most characters of an error message."""
 INTERRUPTED = 130
 """Exit code of typer after Ctrl-C."""
 INTERRUPTION = (
@@ -70,6 +73,12 @@ def phasezero(
         plugins.load_plugin(path)
 
 
+def one_line(message: object) -> str:
+    """Return a message as one line of printable text, without the middle of a very long one."""
+    text = printable(str(message))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+
+
 def entry() -> None:
     """Run the command of the shell.
 
@@ -97,12 +106,12 @@ def main() -> None:
         check_empty(sys.argv[1:])
         app()
     except (UserError, DivergenceError) as error:
-        print(f"phasezero: {error}", file=sys.stderr)
+        print(f"phasezero: {one_line(error)}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
     except OSError as error:
         if error.filename is None:  # not an error about a file or folder
             raise
-        print(f"phasezero: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"phasezero: {one_line(error.filename)}: {error.strerror}", file=sys.stderr)
         sys.exit(2)
     except SystemExit as end:
         if end.code == INTERRUPTED:

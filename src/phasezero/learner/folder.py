@@ -31,9 +31,10 @@ from phasezero.learner.card import card
 from phasezero.learner.module import wrapped
 from phasezero.methods import METHODS
 from phasezero.nets import BACKBONES, Backbone, Pretrained, build_backbone
-from phasezero.records.files import replacing, write_whole
+from phasezero.records.files import check_regular, replacing, write_whole
 from phasezero.records.jsonfile import read_json, write_json
 from phasezero.seeding import generator
+from phasezero.validation import check_printable
 
 if TYPE_CHECKING:
     from phasezero.learner.learner import Learner
@@ -92,6 +93,7 @@ def save(learner: Learner, folder: Path) -> Path:
 
 def check_folder(folder: Path) -> bool:
     """Tell whether a folder has a model; raise UserError if it can have none."""
+    check_printable("model", str(folder))
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the model")
     if (folder / MODEL).exists():
@@ -293,6 +295,8 @@ def _content(folder: Path, name: str, digest: str) -> bytes:
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{folder / MODEL} names a file outside the folder: {name}")
+    if path.exists():
+        check_regular(path, "file of the model")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from phasezero.errors import UserError
+from phasezero.validation import check_printable
 
 MOST_BYTES = 256 << 20
 """Far more than any text file or photo needs, and little enough for memory."""
@@ -93,6 +94,7 @@ def writable(folder: Path | None, option: str = "--out") -> Iterator[None]:
     if folder is None:
         yield
         return
+    check_printable(option, str(folder))  # it is printed, and written into pages and notes
     made = [path for path in [folder, *folder.parents] if not path.exists()]
     try:
         try:

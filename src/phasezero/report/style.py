@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import textwrap
 from collections.abc import Callable, Sequence
@@ -48,8 +49,10 @@ def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = ""
             plain_text(figure.text(0.0, -0.02, "", fontsize=7, ha="left", va="top"), lines)
         form = path.suffix.lower().removeprefix(".")
         stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+        content = io.BytesIO()  # matplotlib's own files raise other errors than OSError on a full disk
+        figure.savefig(content, format=form, metadata=stamp)
         with replacing(path) as temporary:
-            figure.savefig(temporary, format=form, metadata=stamp)
+            temporary.write_bytes(content.getvalue())
 
 
 def write_every_format(base: Path, make: Callable[[Path], None], suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
