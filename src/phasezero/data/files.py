@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 from phasezero.errors import UserError
 
@@ -69,8 +69,8 @@ _IEND = bytes.fromhex("0000000049454e44ae426082")
 
 def _is_complete(image: Image.Image) -> bool:
     """Tell whether a file is surely not truncated, by its last bytes or by the length that it states."""
-    file, form = image.fp, image.format
-    assert file is not None
+    assert isinstance(image, ImageFile.ImageFile)
+    file, form = cast(BinaryIO, image.fp), image.format
     position, length = file.tell(), file.seek(0, io.SEEK_END)
     file.seek(max(length - _END, 0))
     end = file.read()

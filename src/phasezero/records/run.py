@@ -14,7 +14,7 @@ import numpy as np
 
 from phasezero.errors import UserError
 from phasezero.records import metrics
-from phasezero.records.consistency import check_consistent, class_hash, record_contradictions
+from phasezero.records.consistency import check_consistent, class_hash as class_hash, record_contradictions
 from phasezero.records.files import find_files
 from phasezero.records.jsonfile import Lists, check_content, load_schema, read_json, write_json
 
