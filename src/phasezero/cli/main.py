@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import os
 import sys
 from pathlib import Path
@@ -102,6 +103,8 @@ def entry() -> None:
 
 def main() -> None:
     """Run the command; print a user's mistake as a message without a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no UTF-8; stderr does this already
     try:
         check_empty(sys.argv[1:])
         app()

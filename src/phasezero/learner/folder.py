@@ -32,7 +32,7 @@ from phasezero.learner.module import wrapped
 from phasezero.methods import METHODS
 from phasezero.nets import BACKBONES, Backbone, Pretrained, build_backbone
 from phasezero.records.files import check_regular, replacing, write_whole
-from phasezero.records.jsonfile import read_json, write_json
+from phasezero.records.jsonfile import check_content, read_json, write_json
 from phasezero.seeding import generator
 from phasezero.validation import check_printable
 
@@ -211,9 +211,10 @@ def read_model(folder: Path, name: str = MODEL) -> dict[str, Any]:
     facts = read_json(folder / name, "model")
     if facts.get("format") != FORMAT:
         raise UserError(f"{folder / name} is not a model of this version of phasezero (format {facts.get('format')!r})")
-    wanted = {"id", "version", "config", "classes", "history", "preparation", "calibration", "tensors", "images"}
-    if missing := sorted(key for key in wanted if not facts.get(key) and key != "images"):
-        raise UserError(f"{folder / name} is damaged: {missing[0]} is missing")
+    try:
+        check_content(folder / name, facts, "model", lambda _: iter(()))
+    except UserError as error:
+        raise UserError(f"{error}; the file is damaged") from None
     return facts
 
 
