@@ -17,7 +17,8 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from damage import KINDS, Outcome, run_case
+from attempts import Outcome, run_case
+from damage import KINDS
 
 from phasezero import __version__
 from phasezero.records.files import write_whole

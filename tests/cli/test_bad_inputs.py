@@ -12,7 +12,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from damage import KINDS, keep_photos, keep_record, run_case
+from attempts import run_case
+from damage import KINDS, keep_photos, keep_record
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 Command = Callable[..., tuple[int, str, str]]

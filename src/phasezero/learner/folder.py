@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -225,7 +224,9 @@ def load(folder: Path, module: nn.Module | None = None, device: str = "auto") ->
     facts = read_model(folder)
     try:
         return _restore(Learner, folder, facts, module, device)
-    except (LookupError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except UserError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise UserError(f"{folder / MODEL} is damaged: {type(error).__name__} {error}") from error
 
 
