@@ -80,7 +80,7 @@ def measurement(alpha: Sequence[Sequence[float]], seen: int, information: float,
             "by_class": [information] * len(alpha),
             "floor": 1e-12,
             "floored": [2] * len(alpha),
-            "unavoidable": [1] * len(alpha),
+            "unavoidable": [64 - 9] * len(alpha),  # 10 images of a class for 64 features
         },
         "overlap": {
             "scatter_ratio": scatter,
@@ -108,6 +108,7 @@ def analysis_of(
     sizes = list(sizes) or [len(alpha)]
     rows = [[min(share + times * step, 1.0) for times in range(3)] for share in alpha]
     found = measurement(rows, sum(sizes), information, scatter)
+    images = [10] * len(alpha)
     ids = [f"id {place}" for place in range(len(alpha))]
     names = [f"class {place}" for place in range(len(alpha))]
     data = data_record(
@@ -116,18 +117,18 @@ def analysis_of(
         class_names=names,
         class_order="natural",
         class_order_indices=list(range(len(alpha))),
-        train_images=100,
-        test_images=100,
+        train_images=sum(images),
+        test_images=sum(images),
     )
-    images = [10] * len(alpha)
+    name = name or f"{config.label}/{config.protocol.data}/{'-'.join(map(str, sizes))}"
     return {
         "format": FORMAT,
         "phasezero": "0.1.0",
-        "name": name or f"{config.label}/{config.protocol.data}/{'-'.join(map(str, sizes))}",
+        "name": name,
         "method": config.method.name,
         "initial": [term.label for term in config.initial],
         "seed": config.seed,
-        "config": config.to_dict(),
+        "config": {**config.to_dict(), "name": name},
         "data": data,
         "phase": len(sizes) - 1,
         "phase_sizes": sizes,

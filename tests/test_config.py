@@ -172,10 +172,14 @@ def test_an_unknown_or_wrong_entry_is_rejected_with_its_place(values: dict[str, 
         assert word in str(caught.value)
 
 
+LISTS = (b", &k%d [%s]" % (i, b", ".join([b"*k%d" % (i - 1)] * 9)) for i in range(1, 12))
+ALIASES = b"seed: [&k0 x%s]" % b"".join(LISTS)  # its repr would have 9 to the power of 11 entries
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, r"run\.yaml cannot be read"),
+        (None, r"run\.yaml: no configuration to read"),
         (b"protocol: [1, 2", "is not YAML"),
         (b"name: \xff\xfe\n", "is not YAML"),
         (b"name: !!python/object:os.system {}\n", "is not YAML"),
@@ -185,6 +189,10 @@ def test_an_unknown_or_wrong_entry_is_rejected_with_its_place(values: dict[str, 
         (b"seed: 0\ntraining: {first: {lr: 1}}\nseed: 5\n", "seed is given twice"),
         (b"training: {first: {lr: 1, epochs: 2, lr: 3}}\n", "lr is given twice"),
         (b"seed: 0\n---\nseed: 1\n", "holds 2 configurations"),
+        (b"seed: " + b"[" * 1000 + b"]" * 1000, "is not YAML: it is nested too deeply"),
+        (b"\n".join(b" " * depth + b"a:" for depth in range(1000)), "is not YAML: it is nested too deeply"),
+        (b"name: |\n" + b"  a\n" * 300_000, "larger than 1 MiB"),
+        (ALIASES, "seed: int is expected"),
     ],
 )
 def test_files_that_hold_no_configuration(content: bytes | None, words: str, tmp_path: Path) -> None:
@@ -193,7 +201,7 @@ def test_files_that_hold_no_configuration(content: bytes | None, words: str, tmp
         path.write_bytes(content)
     with pytest.raises(UserError, match=words):
         load_yaml(path)
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="it is a folder, not a file"):
         load_yaml(tmp_path)
 
 

@@ -15,7 +15,8 @@ PACKAGE = Path(phasezero.__file__).parent
 LAYERS = (
     "phasezero",  # __init__.py: its constants; what it offers lazily is no import
     "errors",
-    "validation plugins steps",
+    "validation",
+    "plugins steps",
     "registry schedule seeding",
     "records",
     "data nets",

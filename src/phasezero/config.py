@@ -11,6 +11,7 @@ import functools
 import math
 import types
 import typing
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +25,9 @@ from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS, MethodOptions
 from phasezero.methods.lucir import Lucir
 from phasezero.nets import NETWORKS
+from phasezero.records.files import read_file
 from phasezero.schedule import Schedule, Training
-from phasezero.validation import BATCH_SIZE, POSITIVE, WEIGHT, Limited, check_number, check_printable, option
+from phasezero.validation import BATCH_SIZE, POSITIVE, WEIGHT, Limited, check_number, check_printable, option, shown
 
 
 @dataclass(frozen=True)
@@ -194,12 +196,11 @@ def load_yaml(path: str | Path) -> RunConfig:
     >>> load_yaml(file) == preset("lucir/glyphs/b50s10")
     True
     """
+    content = read_file(Path(path), "configuration", MOST_YAML)
     try:
-        values = list(yaml.load_all(Path(path).read_text(encoding="utf-8"), _UniqueKeys))
-    except OSError as error:
-        raise UserError(f"configuration {path} cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or an impossible date
-        raise UserError(f"configuration {path} is not YAML: {error}") from None
+        values = list(yaml.load_all(content.decode("utf-8"), _UniqueKeys))
+    except NOT_YAML as error:
+        raise UserError(f"configuration {path} is not YAML: {yaml_fault(error)}") from None
     if len(values) > 1:
         raise UserError(f"configuration {path} holds {len(values)} configurations; --config takes one")
     (value,) = values or [None]
@@ -208,12 +209,26 @@ def load_yaml(path: str | Path) -> RunConfig:
     return RunConfig.from_dict(value)
 
 
+MOST_YAML = 1 << 20  # bytes; PyYAML reads about 100 kB a second
+NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
+"""What PyYAML raises: ValueError for an impossible date or text that is not UTF-8, RecursionError for deep nesting."""
+
+
+def yaml_fault(error: Exception) -> str:
+    """Return what is wrong with a YAML text, in one line."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+    return f"{problem or ' '.join(str(error).split())}{place}"
+
+
 class _UniqueKeys(yaml.SafeLoader):
     """Reject a key that is given twice: PyYAML would use the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        if twice := next((key for key in keys if keys.count(key) > 1), None):
+        keys = Counter(str(key.value) for key, _ in node.value)
+        if twice := next((key for key, count in keys.items() if count > 1), None):
             raise yaml.constructor.ConstructorError(None, None, f"{twice} is given twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
@@ -224,11 +239,11 @@ def parse_assignments(texts: list[str]) -> dict[str, Any]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UserError(f"--set {text!r}: write key=value, for example training.first.lr=0.2")
+            raise UserError(f"--set {shown(text)}: write key=value, for example training.first.lr=0.2")
         try:
             assignments[key.strip()] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError):  # ValueError: an impossible date, an endless number
-            raise UserError(f"--set {text!r}: the value cannot be read") from None
+        except NOT_YAML as error:
+            raise UserError(f"--set {shown(text)}: the value cannot be read: {yaml_fault(error)}") from None
     return assignments
 
 
@@ -285,7 +300,7 @@ _type_hints = functools.cache(typing.get_type_hints)  # evaluating annotations i
 def _build(kind: type, values: Any, where: str) -> Any:
     """Build a dataclass from a mapping; for a base class of options, that of the method or term it names."""
     if not isinstance(values, Mapping):
-        raise UserError(f"{where or 'configuration'}: a mapping is expected, got {values!r}")
+        raise UserError(f"{where or 'configuration'}: a mapping is expected, got {shown(values)}")
     if kind is MethodOptions or kind is StrategyOptions:
         registry: Any = METHODS if kind is MethodOptions else STRATEGIES
         if "name" not in values:
@@ -313,7 +328,7 @@ def _convert(hint: Any, value: Any, where: str, limits: dataclasses.Field[Any] |
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise UserError(f"{where}: a list is expected, got {value!r}")
+            raise UserError(f"{where}: a list is expected, got {shown(value)}")
         return tuple(_convert(arguments[0], item, f"{where}.{i}", limits) for i, item in enumerate(value))
     if origin in (typing.Union, types.UnionType):
         wants_list = isinstance(value, list | tuple)
@@ -324,7 +339,7 @@ def _convert(hint: Any, value: Any, where: str, limits: dataclasses.Field[Any] |
             value = float(value)  # YAML 1.1 reads 1e-4 as a word
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (number if hint is float else isinstance(value, hint) and (number or hint is not int)):
-        raise UserError(f"{where}: {hint.__name__} is expected, got {value!r}")
+        raise UserError(f"{where}: {hint.__name__} is expected, got {shown(value)}")
     if number:
         check_number(where, value, limits)  # before float(), which fails for huge integers
     return float(value) if hint is float else value

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 MOST_NAMED = 50  # in a message
+LONGEST_NAME = 200
 
 
 class UserError(ValueError):
@@ -26,11 +28,12 @@ class DivergenceError(RuntimeError):
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     """Return the error for an unknown name; it suggests the nearest known name."""
-    choices = sorted(known)
-    if nearest := difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5):
+    choices, text = sorted(known), name if isinstance(name, str) else reprlib.repr(name)
+    text = text if len(text) <= LONGEST_NAME else f"{text[:LONGEST_NAME]}..."
+    if nearest := difflib.get_close_matches(text, choices, n=1, cutoff=0.5):
         hint = f"did you mean {nearest[0]!r}?"
     elif len(choices) > MOST_NAMED:
         hint = f"`phasezero list` shows all {len(choices)}"
     else:
         hint = f"known: {', '.join(choices) or 'none'}"
-    return UserError(f"unknown {kind} {str(name)!r}; {hint}")
+    return UserError(f"unknown {kind} {text!r}; {hint}")

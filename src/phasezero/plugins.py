@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from phasezero.errors import UserError
+from phasezero.validation import user_path
 
 GROUP = "phasezero.plugins"
 
@@ -33,7 +34,7 @@ def load_plugin(path: str | Path) -> None:
     >>> _ = file.write_text("from phasezero import register_method")
     >>> load_plugin(file)
     """
-    file = Path(path).expanduser().resolve()
+    file = user_path(path).resolve()
     if file in _files:
         return
     if not file.is_file() or file.suffix != ".py":

@@ -17,7 +17,17 @@ from typing import Any
 
 import yaml
 
-from phasezero.config import Engine, Network, Protocol, RunConfig, leaves, load_yaml, parse_assignments, parse_strategy
+from phasezero.config import (
+    NOT_YAML,
+    Engine,
+    Network,
+    Protocol,
+    RunConfig,
+    leaves,
+    load_yaml,
+    parse_assignments,
+    parse_strategy,
+)
 from phasezero.data.catalog import DATA_SETS, family_of, find_data_set
 from phasezero.errors import UserError, unknown
 from phasezero.initial import STRATEGIES
@@ -181,7 +191,7 @@ def _written(value: Any) -> str:
     """Format a value as YAML, without commas in texts, which would begin another setting."""
     if not isinstance(value, str):
         return json.dumps(value, separators=(",", ":"))
-    with contextlib.suppress(yaml.YAMLError, ValueError):
+    with contextlib.suppress(*NOT_YAML):
         if "," not in value and yaml.safe_load(value) == value:
             return value
     return json.dumps(value, ensure_ascii=False).replace(",", r"\x2c")

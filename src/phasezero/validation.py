@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from dataclasses import Field, field, fields
+from pathlib import Path
 from typing import Any
 
 from phasezero.errors import UserError
@@ -90,6 +92,23 @@ def check_printable(where: str, text: str) -> None:
     """Raise UserError for a text that records, tables and figures cannot show."""
     if UNPRINTABLE.search(text):
         raise UserError(f"{where}: {text!r} has a character that cannot be printed; choose another name")
+
+
+def shown(value: object) -> str:
+    """Return the start of a value's repr, for messages: YAML aliases can make a small file endlessly large."""
+    return _SHORT.repr(value)
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
+
+
+def user_path(text: str | Path) -> Path:
+    """Return a path with `~` replaced by the home folder; raise UserError for the name of an unknown user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise UserError(f"{text}: there is no such user; write ./~name for a folder of that name") from None
 
 
 def no_formula(text: str) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.ImageFile import ImageFile
 
 from phasezero.data.catalog import DATA_SETS, load_data
+from phasezero.data.files import image_sizes, read_image, unreadable_images
 from phasezero.errors import UserError
 
 
@@ -116,3 +119,54 @@ def test_a_file_that_is_no_image_is_refused_at_once(tmp_path: Path) -> None:
         photos(tmp_path / name, 5)
     (tmp_path / "c" / "photo03.jpg").write_bytes(b"no image")
     assert "photo03.jpg" in fails(tmp_path)
+
+
+FORMATS = ["jpg", "png", "bmp", "webp", "tif"]
+
+
+def noise(folder: Path, ending: str, seed: int = 0) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"noise{seed}.{ending}"
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (40, 50, 3), dtype=np.uint8)).save(path)
+    return path
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_truncated_photo_of_any_class_is_found_at_once(tmp_path: Path, ending: str) -> None:
+    """Its header is whole, so that only its end tells."""
+    for name in ("a", "b", "c"):
+        photos(tmp_path / name, 4)
+    path = noise(tmp_path / "c", ending)
+    content = path.read_bytes()
+    for missing in (1, 2, 20, len(content) // 3):
+        image_sizes.cache_clear()  # which the paths alone decide
+        path.write_bytes(content[:-missing])
+        try:
+            read_image(path).load()
+        except UserError:
+            assert f"c/noise0.{ending} cannot be read" in fails(tmp_path)
+        else:  # some decoders do without the last bytes
+            assert missing <= 20
+            load_data(f"folder:{tmp_path}")
+    image_sizes.cache_clear()
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_only_files_without_a_clear_end_are_decoded(
+    tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, longer = noise(tmp_path, ending, 1), noise(tmp_path, ending, 2)
+    longer.write_bytes(longer.read_bytes() + b"made by a phone")
+    decoded: list[str] = []
+    as_given = ImageFile.load
+    monkeypatch.setattr(ImageFile, "load", lambda image: (decoded.append(image.format), as_given(image))[1])
+    assert unreadable_images([plain]) == []
+    assert bool(decoded) == (ending == "tif")
+    assert unreadable_images([longer]) == []  # whole, with something behind its end
+    assert image_sizes((plain, longer)).tolist() == [[50, 40]] * 2
+
+
+def test_a_photo_is_a_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (told,) = unreadable_images([tmp_path / "pipe.jpg"])
+    assert "pipe.jpg cannot be read: it is a folder, pipe or device" in str(told)

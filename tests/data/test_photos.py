@@ -267,8 +267,8 @@ def test_photos_are_packed_once_for_all_who_want_them(paths: list[Path]) -> None
 
 def test_a_damaged_or_changed_file_is_named_when_photos_are_packed(paths: list[Path]) -> None:
     content = paths[3].read_bytes()
-    paths[3].write_bytes(content[: len(content) // 2])  # its header is sound
     assert bytes_to_pack(paths, SMALL, CPU) > 0
+    paths[3].write_bytes(content[: len(content) // 2])  # after the check
     with pytest.raises(UserError, match=paths[3].name):
         make(ResidentPhotos, paths)
     noise(77, 78).save(paths[3])

@@ -13,6 +13,7 @@ from PIL import Image
 
 from phasezero import Learner, UserError
 from phasezero.learner import folder as folders
+from phasezero.records.jsonfile import DIGEST
 
 Photos = Callable[..., list[tuple[Path, str]]]
 OLD = Path(__file__).parent / "models"
@@ -71,6 +72,10 @@ def test_damage_is_found_before_use(model: Path) -> None:
             Learner.load(model)
         path.write_bytes(content)
     facts = json.loads((model / "model.json").read_text())
+    (model / "model.json").write_text(json.dumps(facts | {"version": 7}))
+    with pytest.raises(UserError, match=r"model\.json: the content was changed or damaged"):
+        Learner.load(model)
+    del facts[DIGEST]  # as in a model of an earlier version
     for change, message in [
         ({"format": "phasezero-model-9"}, "not a model of this version"),
         ({"calibration": {"mean": 1}}, "damaged"),

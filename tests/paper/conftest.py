@@ -16,8 +16,8 @@ from phasezero.initial import STRATEGIES, Term, register_initial
 from phasezero.methods import METHODS, Method, register_method
 from phasezero.methods.stage import Batch
 from phasezero.presets import preset
-from phasezero.records.run import Record, summarise, write_record
-from samples import train
+from phasezero.records.run import Record, data_record, phase_record, summarise, write_record
+from samples import confusion_with, train
 
 
 @pytest.fixture(scope="session")
@@ -26,14 +26,38 @@ def record_of(toy_data: ImageData) -> Callable[..., Record]:
     trained = train(preset("lucir/glyphs/b50s10").override({**settings, "training.later.epochs": 1}), data=toy_data)
 
     def make(config: RunConfig, average: float = 70.0, precision: str = "bf16") -> Record:
-        record = copy.deepcopy(trained)
+        """The tiny run as a run of the configuration's first two phases, with this accuracy in both."""
+        record, protocol = copy.deepcopy(trained), config.protocol
         record["config"] = config.to_dict()
         record["name"], record["method"], record["seed"] = config.name, config.method.name, config.seed
         record["initial"] = [term.label for term in config.initial]
-        record["data"]["name"] = config.protocol.data
         record["environment"]["precision"] = precision
-        for phase in record["phases"]:
-            phase["accuracy"] = {one: known and average for one, known in phase["accuracy"].items()}
+        sizes = protocol.phase_sizes or (protocol.base, *([protocol.step] if protocol.step else []))
+        classes = [f"bar {place}" for place in range(sum(sizes))]
+        listed = list(range(len(classes))) if isinstance(protocol.class_order, str) else list(protocol.class_order)
+        record["data"] = data_record(
+            name=protocol.data,
+            class_ids=classes,
+            class_names=classes,
+            class_order=protocol.class_order if isinstance(protocol.class_order, str) else "list",
+            class_order_indices=listed[: len(classes)],
+            train_images=len(classes) * 14,
+            test_images=len(classes) * 10_000,
+        )
+        record["phases"] = [
+            phase_record(
+                phase_sizes=sizes[: place + 1],
+                confusions={
+                    name: confusion_with([round(average * 100)] * sum(sizes[: place + 1]), 10_000)
+                    for name in ("head", "nearest_mean")
+                },
+                train_images=sizes[place] * 14,
+                memory_per_class=[3] * sum(sizes[: place + 1]),
+                loss=trained["phases"][0]["loss"],
+                seconds=trained["phases"][0]["seconds"],
+            )
+            for place in range(len(sizes))
+        ]
         record["summary"] = summarise(record["phases"])
         return record
 

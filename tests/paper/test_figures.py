@@ -18,7 +18,7 @@ from phasezero.paper.plan import RecordIndex, Request, attach, expand, plan, wit
 from phasezero.paper.tables import Output, Row, Table, write_texts
 from phasezero.paper.targets import TARGETS
 from phasezero.presets import preset
-from phasezero.records.analysis import SPLITS, Analysis, analysis_name, read_analysis, write_analysis
+from phasezero.records.analysis import FORMS, SPLITS, Analysis, analysis_name, read_analysis, write_analysis
 from phasezero.records.run import Record
 from phasezero.report.grid import markdown
 from phasezero.runs.session import CHECKPOINT
@@ -164,6 +164,9 @@ def on_a_sphere(config: RunConfig, *, seen: int = 2, looked_at: int = 4) -> Anal
     """An analysis of phase 0 with a point of each class, of a run that comes to four classes."""
     found = analysis_of(config, [0.5] * 4, sizes=[seen], name=config.name)
     found["classes"], found["class_names"] = found["classes"][:looked_at], found["class_names"][:looked_at]
+    for split in SPLITS:
+        for form in FORMS:
+            found[split][form]["information"]["unavoidable"] = [0] * 4  # 10 images of a class for 3 features
     points = [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.6, 0.8]]] * looked_at
     return {**found, "feature_size": 3, "points": {"train": points, "test": points}}
 
@@ -175,7 +178,7 @@ def test_a_sphere_needs_points_and_the_classes_to_come(record_of: Make, tmp_path
     config = table.rows[0].seeded(0)
     exist = [(tmp_path / "record.json", record_of(config))]
     whole = on_a_sphere(config)
-    without = {**whole, "feature_size": 64, "points": None}
+    without = analysis_of(config, [0.5] * 4, sizes=[2], name=config.name)  # of 64 features
     for found, enough in ((whole, True), (on_a_sphere(config, looked_at=2), False), (without, False)):
         write_analysis(tmp_path / analysis_name(0), cast(Analysis, found))
         assert bool(attach(table, RecordIndex(exist), states=False).rows[0].records) == enough

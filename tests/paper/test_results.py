@@ -86,6 +86,7 @@ def test_icarl_counts_by_its_nearest_mean_classifier(record_of: Make, folder: Pa
     record = record_of(preset("icarl/cifar100/b50s10"), 10.0)
     for phase in record["phases"]:
         phase["accuracy"]["nearest_mean"] = 60.0
+        phase["by_phase"]["nearest_mean"] = [60.0] * (phase["phase"] + 1)
     write_record(folder / "record.json", {**record, "summary": summarise(record["phases"])})
     assert line_of(text_of(folder), "CIFAR100", "iCaRL", "50", "10", "20")[1] == "60.00"
 

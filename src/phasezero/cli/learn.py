@@ -16,7 +16,7 @@ from phasezero.cli.options import Device, Model, Photos, Settings, counted, load
 from phasezero.cli.photos import FEW, check_readable
 from phasezero.errors import UserError
 from phasezero.steps import Steps, in_lines
-from phasezero.validation import printable, whole_number
+from phasezero.validation import printable, user_path, whole_number
 
 if TYPE_CHECKING:
     from phasezero.learner import Learner
@@ -162,7 +162,7 @@ def check_same(learner: Learner, given: Mapping[str, Any], model: Path) -> None:
 
 
 def _same_file(one: str, other: str) -> bool:
-    paths = [Path(text).expanduser() for text in (one, other)]
+    paths = [user_path(text) for text in (one, other)]
     return all(path.is_file() for path in paths) and paths[0].samefile(paths[1])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import os
 import sys
 from pathlib import Path
@@ -34,9 +35,12 @@ from phasezero.cli.verify import verify
 from phasezero.engine import interrupt
 from phasezero.errors import DivergenceError, UserError
 from phasezero.steps import in_lines
+from phasezero.validation import printable
 
 QUICK = ("predict", "info", "list")
 """Commands that start no thread or process that outlives them, and have nothing to clean up."""
+LONGEST = 4000
+"""The most characters of an error message."""
 INTERRUPTED = 130
 """Exit code of typer after Ctrl-C."""
 STOPPING = "phasezero: stopping, the state of training is being saved; press Ctrl-C again to stop at once"
@@ -76,6 +80,12 @@ def phasezero(
         plugins.load_plugin(path)
 
 
+def one_line(message: object) -> str:
+    """Return a message as one line of printable text, without the middle of a very long one."""
+    text = printable(str(message))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+
+
 def entry() -> None:
     """Run the command of the shell.
 
@@ -99,17 +109,19 @@ def entry() -> None:
 
 def main() -> None:
     """Run the command; print a user's mistake as a message without a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no UTF-8; stderr does this already
     try:
         check_empty(sys.argv[1:])
         with interrupt.graceful(STOPPING):
             app()
     except (UserError, DivergenceError) as error:
-        print(in_lines(f"phasezero: {error}", sys.stderr), file=sys.stderr)
+        print(in_lines(f"phasezero: {one_line(error)}", sys.stderr), file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
     except OSError as error:
         if error.filename is None:  # not an error about a file or folder
             raise
-        print(f"phasezero: {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"phasezero: {one_line(error.filename)}: {error.strerror}", file=sys.stderr)
         sys.exit(2)
     except SystemExit as end:
         if end.code == INTERRUPTED:

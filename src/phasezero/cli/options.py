@@ -12,7 +12,7 @@ import typer
 
 from phasezero.errors import UserError
 from phasezero.steps import in_lines, working
-from phasezero.validation import whole_number
+from phasezero.validation import check_printable, whole_number
 
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Record files, or folders of runs.")]
 Root = Annotated[Path | None, typer.Option(help="Folder of data sets (default: $PHASEZERO_DATA or ./data).")]
@@ -60,7 +60,8 @@ def counted(count: int, word: str) -> str:
 
 
 def check_file(option: str, path: Path) -> None:
-    """Raise UserError if the output file is a folder, before any work is done."""
+    """Raise UserError for an output file that is a folder or cannot be printed, before any work is done."""
+    check_printable(option, str(path))
     if path.is_dir():
         raise UserError(f"{option} {path}: this is a folder; name a file in it")
 

@@ -15,6 +15,7 @@ from phasezero.data.images import ImageData
 from phasezero.errors import UserError
 from phasezero.registry import Registry
 from phasezero.schedule import Training
+from phasezero.validation import user_path
 
 Load = Callable[[Path, str], ImageData]
 """(root folder, argument after the colon or "") -> the images; raises UserError with what is missing."""
@@ -99,7 +100,7 @@ def register_data(name: str, summary: str = "", **facts: Any) -> Callable[[Load]
 
 def default_root() -> Path:
     """Return the default of --root: $PHASEZERO_DATA, or ./data if that is not set."""
-    return Path(os.environ.get("PHASEZERO_DATA", "data")).expanduser()
+    return user_path(os.environ.get("PHASEZERO_DATA", "data"))
 
 
 def find_data_set(name: str) -> DataSet:
@@ -129,4 +130,4 @@ def load_data(name: str, root: str | Path | None = None) -> ImageData:
     data_set = DATA_SETS[entry]
     if argument and not data_set.takes_argument:
         raise UserError(f"data set {entry!r} takes no argument, got {name!r}; use --root for its folder")
-    return data_set.load(Path(root).expanduser() if root else default_root(), argument)
+    return data_set.load(user_path(root) if root else default_root(), argument)

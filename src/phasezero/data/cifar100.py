@@ -19,6 +19,7 @@ from phasezero.data.catalog import Recipe, register_data
 from phasezero.data.download import download, extract_tar, md5_of
 from phasezero.data.images import ImageData, ImageSplit, Preparation, View
 from phasezero.errors import UserError
+from phasezero.records.files import read_file
 from phasezero.steps import working
 
 FOLDER = "cifar-100-python"
@@ -64,7 +65,7 @@ def _read(root: Path, name: str) -> dict[str, Any]:
     path, command = _folder(root) / name, f"phasezero data get cifar100 --root {root}"
     if not path.is_file():
         raise UserError(f"CIFAR-100 not found: {path} is missing; run: {command}")
-    content = path.read_bytes()  # once: what is checked is what is unpickled
+    content = read_file(path, "file of CIFAR-100")  # once: what is checked is what is unpickled
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != MD5[name]:
         raise UserError(

@@ -8,17 +8,18 @@ from __future__ import annotations
 import functools
 import io
 import math
+import stat
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 from phasezero.errors import UserError
 
@@ -58,17 +59,44 @@ def read_image(item: Item) -> Image.Image:
         return _to_rgb(_upright(image))
 
 
-def _header_size(path: Path) -> tuple[int, int]:
+def _checked_size(path: Path) -> tuple[int, int]:
+    """Return the size in the header of a file that is complete; decode it only if its end does not show this."""
     with _opened(path) as image:
+        if not _is_complete(image):
+            image.load()  # raises if anything is missing
         return image.size
 
 
+_END = 64  # bytes
+_IEND = bytes.fromhex("0000000049454e44ae426082")
+
+
+def _is_complete(image: Image.Image) -> bool:
+    """Tell whether a file is surely not truncated, by its last bytes or by the length that it states."""
+    assert isinstance(image, ImageFile.ImageFile)
+    file, form = cast(BinaryIO, image.fp), image.format
+    position, length = file.tell(), file.seek(0, io.SEEK_END)
+    file.seek(max(length - _END, 0))
+    end = file.read()
+    file.seek(0)
+    head = file.read(8)
+    file.seek(position)  # from which a decoder continues
+    if form in ("JPEG", "MPO"):
+        return end.rstrip(b"\0").endswith(b"\xff\xd9")  # some cameras pad the file
+    if form == "PNG":
+        return end.endswith(_IEND)
+    if form in ("BMP", "WEBP"):
+        stated = int.from_bytes(head[2:6], "little") if form == "BMP" else int.from_bytes(head[4:8], "little") + 8
+        return 8 < stated <= length
+    return False  # TIFF: parts in any order
+
+
 def unreadable_images(paths: Sequence[Path], watch: Callable[[int], None] | None = None) -> list[UserError]:
-    """Return an error for each file whose header cannot be read; `watch` is told how many were checked."""
+    """Return an error for each file that is damaged or incomplete; `watch` is told how many were checked."""
 
     def check(at: int) -> UserError | None:
         try:
-            _header_size(paths[at])
+            _checked_size(paths[at])
         except UserError as error:
             return error
         return None
@@ -84,8 +112,8 @@ def unreadable_images(paths: Sequence[Path], watch: Callable[[int], None] | None
 
 @functools.lru_cache(maxsize=4)  # called for both splits when a data set is checked, and again when it is packed
 def image_sizes(paths: tuple[Path, ...]) -> npt.NDArray[np.int64]:
-    """Return [n, 2]: width and height from the files' headers, before photos are turned upright."""
-    sizes = read_ahead(lambda at: _header_size(paths[at]), len(paths), ahead=1000)
+    """Return [n, 2]: width and height from the headers of complete files, before photos are turned upright."""
+    sizes = read_ahead(lambda at: _checked_size(paths[at]), len(paths), ahead=1000)
     return np.array(list(sizes), np.int64).reshape(-1, 2)
 
 
@@ -109,6 +137,8 @@ def _opened(item: Path | bytes) -> Iterator[Image.Image]:
     """Yield the image with only its header read; turn every failure into a UserError."""
     file, path = (item, item) if isinstance(item, Path) else (io.BytesIO(item), "in memory")
     try:
+        if isinstance(item, Path) and not stat.S_ISREG(item.stat().st_mode):
+            raise OSError("it is a folder, pipe or device")
         with Image.open(file, formats=_FORMATS) as image:
             if math.prod(image.size) > MAX_PIXELS:
                 raise Image.DecompressionBombError

@@ -19,6 +19,7 @@ from phasezero.data.files import image_sizes
 from phasezero.data.images import ImageData, ImageSplit, Preparation, View
 from phasezero.errors import UserError
 from phasezero.schedule import Schedule, Training
+from phasezero.validation import user_path
 
 # As every code base that CwD builds on does with ImageNet; the crops are those of files.py.
 PHOTO_PREPARATION = Preparation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 224, View("resized"), resize=256)
@@ -43,7 +44,7 @@ def load_folder(root: Path, argument: str) -> ImageData:
     """Load the images under the argument; the root is not used."""
     if not argument:
         raise UserError("data set 'folder' needs the path of a folder: folder:PATH")
-    path = Path(argument).expanduser()
+    path = user_path(argument)
     if not path.is_dir():
         raise UserError(f"no folder at {path.absolute()} (from 'folder:{argument}')")
     tests = [name for name in ("test", "val") if class_folders(path / name)]
@@ -63,9 +64,14 @@ def load_folder(root: Path, argument: str) -> ImageData:
         pairs = [_held_out(files) for files in class_files(path, classes, at_least=2)]
         train, test = ([pair[side] for pair in pairs] for side in (0, 1))
     names, sides = tuple(classes), (split_of(train), split_of(test))
-    for side in sides:  # report a file that is not an image now, not phases later
-        image_sizes(tuple(side.paths))
+    check_files(*sides)
     return ImageData("folder", names, names, *sides, PHOTO_PREPARATION)
+
+
+def check_files(*sides: ImageSplit) -> None:
+    """Raise UserError for a file that is damaged or incomplete, now and not phases later."""
+    for side in sides:
+        image_sizes(tuple(side.paths))
 
 
 def class_folders(folder: Path) -> list[str]:

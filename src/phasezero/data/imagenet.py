@@ -12,6 +12,7 @@ in which its authors' code presents the classes, so their class order is `natura
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from dataclasses import replace
@@ -24,6 +25,7 @@ from phasezero.data import folder
 from phasezero.data.catalog import Load, register_data
 from phasezero.data.images import ImageData
 from phasezero.errors import UserError
+from phasezero.records.files import read_file
 
 _WNID = re.compile(r"n\d{8}")
 # The root itself, its own folder under the root, and the layout of Kaggle's archive.
@@ -65,7 +67,9 @@ def load_imagenet(name: str, root: Path, argument: str = "") -> ImageData:
     train = folder.class_files(base / "train", wnids)
     in_folders = any((base / "val" / wnid).is_dir() for wnid in wnids)
     test = folder.class_files(base / "val", wnids) if in_folders else _by_truth(root, base, wnids)
-    return ImageData(name, wnids, wnids, folder.split_of(train), folder.split_of(test), folder.PHOTO_PREPARATION)
+    sides = folder.split_of(train), folder.split_of(test)
+    folder.check_files(*sides)
+    return ImageData(name, wnids, wnids, *sides, folder.PHOTO_PREPARATION)
 
 
 def _by_truth(root: Path, base: Path, wnids: tuple[str, ...]) -> list[list[Path]]:
@@ -105,7 +109,7 @@ def _find_truth(root: Path, base: Path, images: list[Path]) -> tuple[Path, dict[
 
 def _read_truth(path: Path, images: list[Path]) -> dict[str, str] | str:
     """Return the wnid of each stem, or the reason why the file cannot be used."""
-    with path.open(encoding="utf-8", newline="", errors="replace") as file:
+    with io.StringIO(read_file(path, "ground truth").decode("utf-8", "replace"), newline="") as file:
         if path.suffix == ".csv":  # ImageId,PredictionString: a wnid and a box, several times
             rows = [[row[0], *row[1].split()[:1]] for row in csv.reader(file) if len(row) > 1][1:]
         else:

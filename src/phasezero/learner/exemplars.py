@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from phasezero.data.files import Item, read_image
+from phasezero.records.files import read_file
 
 QUALITY = 95
 
@@ -46,7 +47,7 @@ def fingerprint(item: Item) -> int:
 
 @functools.lru_cache(maxsize=1_000_000)  # an image is compared, checked and remembered
 def _fingerprint_of_file(path: Path, size: int, changed: int) -> int:
-    return _hashed(path.read_bytes())
+    return _hashed(read_file(path, "photo"))
 
 
 def _hashed(content: bytes) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -31,10 +30,11 @@ from phasezero.learner.card import card
 from phasezero.learner.module import wrapped
 from phasezero.methods import METHODS
 from phasezero.nets import BACKBONES, Backbone, Pretrained, build_backbone
-from phasezero.records.files import replacing, write_whole
-from phasezero.records.jsonfile import read_json, write_json
+from phasezero.records.files import check_regular, replacing, write_whole
+from phasezero.records.jsonfile import check_content, read_json, write_json
 from phasezero.records.locks import locked as lock
 from phasezero.seeding import generator
+from phasezero.validation import check_printable
 
 if TYPE_CHECKING:
     from phasezero.learner.learner import Learner
@@ -75,6 +75,7 @@ def save(learner: Learner, folder: Path) -> Path:
 
 def check_folder(folder: Path) -> bool:
     """Tell whether a folder has a model; raise UserError if it can have none."""
+    check_printable("model", str(folder))
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the model")
     if (folder / MODEL).exists():
@@ -192,9 +193,10 @@ def read_model(folder: Path, name: str = MODEL) -> dict[str, Any]:
     facts = read_json(folder / name, "model")
     if facts.get("format") != FORMAT:
         raise UserError(f"{folder / name} is not a model of this version of phasezero (format {facts.get('format')!r})")
-    wanted = {"id", "version", "config", "classes", "history", "preparation", "calibration", "tensors", "images"}
-    if missing := sorted(key for key in wanted if not facts.get(key) and key != "images"):
-        raise UserError(f"{folder / name} is damaged: {missing[0]} is missing")
+    try:
+        check_content(folder / name, facts, "model", lambda _: iter(()))
+    except UserError as error:
+        raise UserError(f"{error}; the file is damaged") from None
     return facts
 
 
@@ -205,7 +207,9 @@ def load(folder: Path, module: nn.Module | None = None, device: str = "auto") ->
     facts = read_model(folder)
     try:
         return _restore(Learner, folder, facts, module, device)
-    except (LookupError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except UserError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise UserError(f"{folder / MODEL} is damaged: {type(error).__name__} {error}") from error
 
 
@@ -276,6 +280,8 @@ def _content(folder: Path, name: str, digest: str) -> bytes:
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{folder / MODEL} names a file outside the folder: {name}")
+    if path.exists():
+        check_regular(path, "file of the model")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from phasezero.errors import UserError
 from phasezero.nets.resnet import NETWORKS, Backbone
+from phasezero.records.files import check_regular
 
 Weights = Mapping[str, Tensor]
 PICKLES = (".pth", ".pt", ".bin")
@@ -134,6 +135,8 @@ FORMATS = (
 
 def read_weights(path: Path) -> Weights:
     """Return the tensors of a .safetensors, .pth, .pt or .bin file, without executing what it contains."""
+    if path.exists():
+        check_regular(path, "weights")
     try:
         if path.suffix == ".safetensors":
             return load_file(path)

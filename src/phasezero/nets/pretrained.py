@@ -15,6 +15,7 @@ from typing import NamedTuple
 from phasezero.errors import UserError, unknown
 from phasezero.nets.checkpoints import DINOS, RESNETS, SUFFIXES, VITS, empty_backbone, read_weights, recognise
 from phasezero.nets.resnet import Backbone
+from phasezero.validation import user_path
 
 Colour = tuple[float, float, float]
 
@@ -132,7 +133,7 @@ def load_backbone(text: str) -> Pretrained:
     if text in PACKAGES:
         return _load_package(text)
     if Path(text).suffix in SUFFIXES:
-        return _load(Path(text).expanduser(), text, "unknown", text)
+        return _load(user_path(text), text, "unknown", text)
     if text in BACKBONES:
         raise UserError(f"backbone {text}: no weights are included; give a file of weights or {HUB}OWNER/REPO")
     choices = f"a file ({', '.join(SUFFIXES)}) or {HUB}OWNER/REPO"

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import yaml
 
+from phasezero.config import MOST_YAML, NOT_YAML, yaml_fault
 from phasezero.data.catalog import DATA_SETS, split_name
 from phasezero.errors import UserError, unknown
 from phasezero.identity import each_seed_once, group_by_identity
@@ -24,7 +25,7 @@ from phasezero.paper.study import study_grid
 from phasezero.paper.tables import Found, Row, Table, cells_grid, compare_row, computed_on, paper_name, precision_of
 from phasezero.paper.targets import CIFAR100, TARGETS
 from phasezero.records.analysis import FORMAT, parse_analysis
-from phasezero.records.files import relative
+from phasezero.records.files import read_file, relative
 from phasezero.records.jsonfile import read_json
 from phasezero.records.run import Record, parse_record
 from phasezero.report.grid import NOTHING, Cell, Grid, markdown, paragraph
@@ -85,10 +86,11 @@ def read_notes(path: Path, cells: Mapping[str, Iterable[str]]) -> dict[str, Any]
             raise UserError(f"{path}: {unknown(f'key in {where}', others[0], known)}")
         return {key: check(key, entry, known[key]) for key, entry in value.items()}
 
+    content = read_file(path, "notes", MOST_YAML) if path.exists() else b"{}"
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not YAML: {error}") from None
+        values = yaml.safe_load(content.decode("utf-8"))
+    except NOT_YAML as error:
+        raise UserError(f"{path} is not YAML: {yaml_fault(error)}") from None
     by_table = {name: dict.fromkeys(runs) for name, runs in cells.items()}
     found = check("the file", values, {"cells": by_table, "claims": dict.fromkeys(CLAIMS)})
     return {"cells": {}, "claims": {}, **found}

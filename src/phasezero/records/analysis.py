@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from phasezero.errors import UserError
+from phasezero.records.consistency import analysis_contradictions, check_consistent
 from phasezero.records.files import find_files
 from phasezero.records.jsonfile import Lists, check_content, read_json, write_json
 from phasezero.records.run import RunFacts
@@ -91,6 +92,7 @@ def parse_analysis(path: Path, value: dict[str, Any]) -> Analysis:
     if (found := value.get("format", "none")) != FORMAT:
         raise UserError(f"{path}: the format is {found!r}, this phasezero reads {FORMAT!r}")
     check_content(path, value, "analysis", _lists)
+    check_consistent(path, analysis_contradictions(value))
     return cast(Analysis, value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -12,10 +13,42 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from phasezero.errors import UserError
+from phasezero.validation import check_printable
 
+MOST_BYTES = 256 << 20
+"""Far more than any text file or photo needs, and little enough for memory."""
 LONGEST = 180  # characters of a folder name; most file systems allow 255 bytes
 STILL_WRITING = 60
 """Seconds since its last change after which an unfinished file counts as abandoned."""
+
+
+def check_regular(path: Path, what: str) -> int:
+    """Return the size of a file that a user named; raise UserError if it is missing, or no regular file.
+
+    Opening a pipe would wait for its writer, and a device has no end.
+    """
+    try:
+        found = path.stat()
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero character
+        raise UserError(f"{path}: no {what} to read ({getattr(error, 'strerror', None) or error})") from error
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe, device or socket"
+        raise UserError(f"{path}: no {what} to read (it is {kind}, not a file)")
+    return found.st_size
+
+
+def read_file(path: Path, what: str, most: int | None = None) -> bytes:
+    """Return the content of a regular file of at most `most` bytes (MOST_BYTES); raise UserError for any other."""
+    most = MOST_BYTES if most is None else most
+    check_regular(path, what)
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise UserError(f"{path}: no {what} to read ({error.strerror or error})") from error
+    if len(content) > most:
+        raise UserError(f"{path}: larger than {most >> 20} MiB, so not a {what} of phasezero")
+    return content
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -61,6 +94,7 @@ def writable(folder: Path | None, option: str = "--out") -> Iterator[None]:
     if folder is None:
         yield
         return
+    check_printable(option, str(folder))  # it is printed, and written into pages and notes
     made = [path for path in [folder, *folder.parents] if not path.exists()]
     try:
         try:

@@ -1,7 +1,8 @@
-"""JSON files, written atomically and checked against a schema when read."""
+"""JSON files, written atomically with a digest of their content, and checked against it and a schema when read."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
@@ -11,16 +12,23 @@ from pathlib import Path
 from typing import Any, cast
 
 from phasezero.errors import UserError
-from phasezero.records.files import write_whole
+from phasezero.records.files import read_file, write_whole
 from phasezero.validation import MOST_DIGITS, UNPRINTABLE
 
-MOST_BYTES = 256 << 20
-"""Far more than any of these files needs, and little enough for memory."""
+DIGEST = "content_sha256"
+"""The last key of a file: the sha256 of all the rest. Files of versions up to 0.2.0 have none."""
 
 
 def write_json(path: str | Path, value: Mapping[str, Any], what: str) -> None:
-    """Write a mapping as JSON atomically."""
-    write_whole(Path(path), "".join(_pieces(value, what, 0)) + "\n")
+    """Write a mapping as JSON atomically, with the digest of its content."""
+    as_read = json.loads("".join(_pieces(value, what, 0)))
+    write_whole(Path(path), "".join(_pieces({**value, DIGEST: digest(as_read)}, what, 0)) + "\n")
+
+
+def digest(value: Mapping[str, Any]) -> str:
+    """Return the sha256 of a parsed JSON object, whatever the order of its keys, the spaces and the escapes."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _pieces(value: object, where: str, depth: int) -> Iterator[str]:
@@ -48,21 +56,19 @@ def _pieces(value: object, where: str, depth: int) -> Iterator[str]:
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read the JSON object in a file; `what` names its kind in error messages."""
+    """Read the JSON object in a file and check its digest, if it has one; `what` names its kind in error messages."""
+    content = read_file(path, what)
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UserError(f"{path}: larger than {MOST_BYTES >> 20} MiB, so not a {what} of phasezero")
-        value = json.loads(
-            path.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite, parse_int=_whole
-        )
-    except OSError as error:
-        raise UserError(f"{path}: no {what} to read ({error.strerror or error})") from error
-    except UserError:  # also a ValueError
-        raise
+        value = json.loads(content.decode("utf-8"), parse_float=_finite, parse_constant=_finite, parse_int=_whole)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
         raise UserError(f"{path}: not JSON ({error})") from error
     if not isinstance(value, dict):
         raise UserError(f"{path}: not a {what} (the file holds no JSON object)")
+    if DIGEST in value and value.pop(DIGEST) != digest(value):
+        raise UserError(
+            f"{path}: the content was changed or damaged after it was written (it does not match its {DIGEST}); "
+            "restore the file from a copy, or make it again"
+        )
     return value
 
 

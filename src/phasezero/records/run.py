@@ -6,8 +6,6 @@ readable: new fields are optional, and metrics that an old summary lacks are com
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict, Unpack, cast
@@ -16,6 +14,7 @@ import numpy as np
 
 from phasezero.errors import UserError
 from phasezero.records import metrics
+from phasezero.records.consistency import check_consistent, class_hash as class_hash, record_contradictions
 from phasezero.records.files import find_files
 from phasezero.records.jsonfile import Lists, check_content, load_schema, read_json, write_json
 
@@ -149,13 +148,6 @@ class Record(FinishedRun):
     """By classifier; null unless every phase was measured with it."""
 
 
-def class_hash(ids: Iterable[object]) -> str:
-    """Return the sha256 of the ordered class ids, which is equal only for the same classes in the same order."""
-    # JSON, not a join: ["a,b"] and ["a", "b"] must differ.
-    text = json.dumps([str(class_id) for class_id in ids], ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
 def data_record(**facts: Unpack[DataFacts]) -> DataRecord:
     """Build the data block: add the number of classes and their hash."""
     whole = {**facts, "classes": len(facts["class_ids"]), "class_hash": class_hash(facts["class_ids"])}
@@ -280,10 +272,7 @@ def _lists(record: dict[str, Any]) -> Lists:
 
 def _complete(path: Path, value: dict[str, Any]) -> Record:
     """Add the metrics that an old summary lacks; raise UserError if parts of the record contradict each other."""
-    for place, phase in enumerate(value["phases"]):
-        for name in ("true", "predicted"):
-            if max(phase["confusion"][name], default=0) >= phase["seen_classes"]:
-                raise UserError(f"{path}: phases[{place}].confusion.{name} has a class that was not seen")
+    check_consistent(path, record_contradictions(value))
     summary = dict(value["summary"])
     for classifier, computed in summarise(value["phases"]).items():
         expected: dict[str, Any] = {**(computed or {})}

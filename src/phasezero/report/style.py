@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -43,8 +44,10 @@ def write_figure(path: str | Path, make: Callable[[], Figure], caption: str = ""
     stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
     with matplotlib.rc_context(fname=STYLE):  # not pyplot, which keeps global state
         figure = make()
+        content = io.BytesIO()  # matplotlib's own files raise other errors than OSError on a full disk
+        figure.savefig(content, format=form, metadata=stamp)
         with replacing(path) as temporary:
-            figure.savefig(temporary, format=form, metadata=stamp)
+            temporary.write_bytes(content.getvalue())
     if not caption or form == "png":
         return [path]
     text, environment = caption_files(path)
