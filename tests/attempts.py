@@ -32,6 +32,26 @@ class StartedError(BaseException):
     """Training began, so the input was accepted."""
 
 
+class HangError(BaseException):
+    """The command did not end in time; no `except Exception` of the program can take it for a damaged file."""
+
+
+@contextlib.contextmanager
+def no_longer_than(seconds: int) -> Iterator[None]:
+    """Raise HangError after some seconds, also while a system call waits."""
+
+    def late(*_: object) -> None:
+        raise HangError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 @dataclass(frozen=True)
 class Outcome:
     case: Case
@@ -96,15 +116,10 @@ def listing(folder: Path) -> list[tuple[str, int, int]]:
 def run_command(arguments: tuple[str, ...]) -> tuple[str, str]:
     """Run `phasezero ARGUMENTS` and return the result and what it said on stderr."""
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace")
-
-    def late(*_: object) -> None:
-        raise TimeoutError("hang")
-
-    handler = signal.signal(signal.SIGALRM, late)
-    signal.alarm(LIMIT)
     code: object = 0
     try:
         with (
+            no_longer_than(LIMIT),
             no_training(),
             mock.patch.object(sys, "argv", ["phasezero", *arguments]),
             contextlib.redirect_stdout(out),
@@ -115,13 +130,10 @@ def run_command(arguments: tuple[str, ...]) -> tuple[str, str]:
         code = end.code
     except StartedError:
         return "accepted", ""
-    except TimeoutError as error:
-        return ("hang", "") if str(error) == "hang" else ("traceback", traceback.format_exc()[-1500:])
+    except HangError:
+        return "hang", ""
     except BaseException:
         return "traceback", traceback.format_exc()[-1500:]
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, handler)
     err.flush()
     told = err.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
     if code in (0, None):
@@ -129,6 +141,6 @@ def run_command(arguments: tuple[str, ...]) -> tuple[str, str]:
     if "Traceback" in told:
         return "traceback", told[-1500:]
     last = told.strip().splitlines()[-1:] or [""]
-    if not (last[0].startswith(("phasezero: ", "Error: ", "Usage: ")) and len(last[0]) < 5000):
+    if not (last[0].startswith(("phasezero: ", "Error: ", "Usage: ")) and len(last[0]) < 12_000):
         return "no message", told
     return {2: "rejected", 1: "failed"}.get(code if isinstance(code, int) else -1, f"exit code {code}"), last[0]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
-from attempts import run_case
+from attempts import no_longer_than, run_case
 from damage import KINDS, keep_photos, keep_record
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -25,22 +23,6 @@ def test_generated_bad_inputs_are_rejected_with_a_message(kind: str, rng: Random
     with tempfile.TemporaryDirectory() as folder:
         outcome = run_case(kind, rng, Path(folder))
     assert outcome.result in ("rejected", "accepted"), outcome
-
-
-@contextmanager
-def no_longer_than(seconds: int) -> Iterator[None]:
-    """Fail a test that waits for a pipe, instead of never ending it."""
-
-    def late(*_: object) -> None:
-        raise AssertionError("the command waits")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def rejected(command: Command, *arguments: str | Path) -> str:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from phasezero.data import imagenet
 from phasezero.data.catalog import DATA_SETS, load_data
+from phasezero.data.files import image_sizes
 from phasezero.errors import UserError
 
 WNIDS = ("n00000003", "n00000001", "n00000002")  # not sorted: an imagenet100 list is a sequence
@@ -161,3 +162,14 @@ def test_errors_about_a_ground_truth_that_does_not_fit(flat: Path) -> None:
     (flat / "val" / "ILSVRC2012_val_00000006.JPEG").unlink()
     (flat / "val" / f"{STEMS[2]}.JPEG").unlink()
     assert "1 (n00000001)" in fails(flat)
+
+
+def test_a_truncated_photo_of_any_class_is_found_at_once(root: Path) -> None:
+    for wnid in WNIDS:
+        photo(root / "val" / wnid / "ILSVRC2012_val_00000001.JPEG")
+    load_data("imagenet100-cwd", root)
+    damaged = root / "train" / WNIDS[-1] / f"{WNIDS[-1]}_010.JPEG"
+    damaged.write_bytes(damaged.read_bytes()[:-4])
+    image_sizes.cache_clear()  # which the paths alone decide
+    with pytest.raises(UserError, match=f"{damaged.name} cannot be read"):
+        load_data("imagenet100-cwd", root)
