@@ -170,7 +170,7 @@ def test_unreadable_files_are_refused_and_no_code_runs(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=f"weights file .*nowhere{suffix} is missing"):
             load_backbone(str(tmp_path / f"nowhere{suffix}"))
         (tmp_path / f"folder{suffix}").mkdir()
-        with pytest.raises(UserError, match="no weights to read .it is a folder"):
+        with pytest.raises(UserError, match=r"no weights to read .it is a folder"):
             load_backbone(str(tmp_path / f"folder{suffix}"))
     whole = Path(write(tmp_path / "whole.safetensors", torchvision_state())).read_bytes()
     archive = Path(write(tmp_path / "whole.pth", torchvision_state())).read_bytes()
