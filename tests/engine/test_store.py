@@ -133,7 +133,7 @@ def test_what_lies_alone_is_listed_as_damaged(toy_config: Make, toy_data: ImageD
         list(PhaseZeroStore(tmp_path / "mistyped").entries())
 
 
-@pytest.mark.parametrize("note", ["{", "[]", '{"sha256": "0"}'])
+@pytest.mark.parametrize("note", ["{", "[]", '{"sha256": "0"}', "[" * 100_000])
 def test_a_note_that_cannot_be_trusted_is_passed_over(
     note: str, toy_config: Make, toy_data: ImageData, tmp_path: Path
 ) -> None:

@@ -32,7 +32,7 @@ from phasezero.initial import STRATEGIES
 from phasezero.memory import MemoryRule
 from phasezero.methods import METHODS
 from phasezero.nets import NETWORKS
-from phasezero.records.files import remove_unfinished, write_whole
+from phasezero.records.files import read_file, remove_unfinished, write_whole
 from phasezero.records.locks import locked
 from phasezero.records.run import Environment, PhaseRecord
 
@@ -172,8 +172,8 @@ class Entry:
         self.note_path, self.lock = folder / f"{key}.json", folder / f".{key}.lock"
         self.note: dict[str, Any] = {}
         """The run that made it, its seed and seconds, the key and the file's sha256. Empty if it cannot be read."""
-        with contextlib.suppress(OSError, ValueError):
-            found = json.loads(self.note_path.read_text())
+        with contextlib.suppress(OSError, ValueError, RecursionError):  # UserError is a ValueError
+            found = json.loads(read_file(self.note_path, "note"))
             self.note = found if isinstance(found, dict) else {}
 
     @property

@@ -198,7 +198,7 @@ def divergence_of(config: RunConfig, out: Path) -> str:
     try:
         same = (folder / "config.yaml").read_text(encoding="utf-8") == config.to_yaml()
         return (folder / DIVERGED).read_text(encoding="utf-8").strip() if same else ""
-    except OSError:
+    except (OSError, ValueError):
         return ""
 
 
