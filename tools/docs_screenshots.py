@@ -123,8 +123,9 @@ def main() -> None:
         save_terminal("phasezero run --out runs/first", shown[len(shown) // 2], IMAGES / "progress.svg", most=20)
         save_terminal("phasezero run --out runs/first", shown[-1], IMAGES / "terminal.svg")
         records = str(ROOT / "results" / "first_run")
-        figure = str(IMAGES / "first_run.svg")
+        figure = folder / "first_run.svg"
         subprocess.run([*PHASEZERO, "show", records, "--figure", figure], check=True, stdout=subprocess.DEVNULL)
+        shutil.copy(figure, IMAGES)  # without the files of its caption
         page = folder / "report.html"
         subprocess.run([*PHASEZERO, "report", records, "-o", page], check=True, stdout=subprocess.DEVNULL)
         save_page(page, IMAGES / "report.png")

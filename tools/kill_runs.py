@@ -24,6 +24,7 @@ from phasezero.config import RunConfig
 from phasezero.engine.device import Device, environment
 from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS
+from phasezero.methods.frozen import Frozen
 from phasezero.presets import preset
 from phasezero.records.run import comparable_part, read_record
 from phasezero.runs.session import run_all
@@ -35,14 +36,9 @@ SMALL |= {"training.first.epochs": 6, "training.later.epochs": 4}
 def plans() -> dict[str, list[RunConfig]]:
     names = [*METHODS, *(f"lucir+{name}" for name in STRATEGIES), "ridge+sla+cwd"]
     small = {name: preset(f"{name}/glyphs/b50s10").override(SMALL) for name in names}
-    frozen = {
-        name
-        for name, method in METHODS.items()
-        if method.published.get("*", {}).get("protocol.memory") == "per_class:0"
-    }
-    small |= {
-        name: config.override({"protocol.memory": "per_class:0"}) for name, config in small.items() if name in frozen
-    }
+    for name, config in small.items():
+        if issubclass(METHODS[config.method.name], Frozen):
+            small[name] = config.override({"protocol.memory": "per_class:0"})
     single = {name: [config] for name, config in small.items()}
     return single | {"parallel": [small["lucir"], small["podnet"], small["ridge"]]}
 
@@ -87,7 +83,7 @@ def kill_and_compare(
     done, restarts = 0, 0
     while done < kills:
         child = start(configs, out, parallel)
-        code = ended(child, rng.uniform(0.0, 1.2 * seconds) + (2.0 if parallel > 1 else 0.0))
+        code = ended(child, rng.uniform(0.1, 0.5 * seconds) + (2.0 if parallel > 1 else 0.0))
         if code is None:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -113,9 +109,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*", help="Names of runs, such as lucir or lucir+sla.")
     parser.add_argument("--out", type=Path, required=True)
     own = parser.parse_args()
     chosen, rng, began = plans(), random.Random(own.seed), time.monotonic()
+    chosen = {name: configs for name, configs in chosen.items() if not own.only or name in own.only}
     each, found = -(-own.kills // len(chosen)), {}
     for name, configs in chosen.items():
         with tempfile.TemporaryDirectory() as folder:
@@ -127,7 +125,7 @@ def main() -> None:
         "seed": own.seed,
         "seconds": round(time.monotonic() - began, 1),
         "settings": SMALL,
-        "environment": environment(Device.choose(chosen["lucir"][0].engine)),
+        "environment": environment(Device.choose(next(iter(chosen.values()))[0].engine)),
         "runs": found,
     }
     own.out.write_text(json.dumps(facts, indent=1) + "\n")

@@ -225,7 +225,7 @@ def test_sections_that_have_something_to_show(visit: Open, single: Path) -> None
     page.locator("#spectra-chart .chart").focus()
     page.keyboard.press("End")
     told = page.locator("#spectra-chart-readout").inner_text()
-    assert told == "lucir/cifar100/b50s10 (1 of 3 runs), 4 largest directions: 70.00"
+    assert told == "lucir (1 of 3 runs), 4 largest directions: 70.00"
     links = page.locator("#sections a").all_inner_texts()
     assert links[:5] == ["All results", "Old and new classes", "Forgetting", "Accuracy against seconds", "Spectra"]
     assert links[5:] == ["One run in detail", "Machines and versions", "Classes", "Configurations"]

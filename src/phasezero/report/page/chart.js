@@ -66,7 +66,7 @@ function lineChart(box, { title, xName, yName, atX, scatter = false, missing = "
     (scatter ? "from point to point." : "left and right along a line, up and down between lines.");
 
   function columns() {
-    const run = { name: "run", get: (line) => line.label, show: (line) => named(line.look, line.label) };
+    const run = { name: "run", get: (line) => line.name ?? line.label, show: (line) => named(line.look, line.label) };
     const at = (name, get, more) => ({ name, number: true, get, ...more });
     if (scatter)
       return [run, at(xName, (line) => line.points[0][0], { digits: 1 }), at(yName, (line) => line.points[0].slice(1))];

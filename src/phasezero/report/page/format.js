@@ -30,11 +30,16 @@ function duration(seconds) {
 // A name without the middle of its long lists: a class order may have a thousand entries.
 const brief = (name) => name.replace(/\[([^\]]{12})[^\]]{12,}\]/g, "[$1…]");
 
-// Names without what all of them contain after the method: "/cifar100" and "/b50s10", or ",epochs=40".
+// Names without what follows the method in most of them, as identity.short_names in Python; the others without what all
+// of them contain: "/cifar100" and "/b50s10", or ",epochs=40".
 function shortNames(names) {
   const pieces = names.map((name) => name.split(/(?=[/,](?![^[]*\]))/));
+  const rests = pieces.map((own) => own.slice(1).join(""));
+  const usual = names.length > 1 && rests.find((rest) => 2 * rests.filter((own) => own === rest).length > names.length);
   const common = names.length > 1 ? pieces[0].filter((piece) => pieces.every((own) => own.includes(piece))) : [];
-  return pieces.map((own) => brief(own.filter((piece, at) => at === 0 || !common.includes(piece)).join("")));
+  return pieces.map((own, place) =>
+    rests[place] === usual ? own[0] : brief(own.filter((piece, at) => at === 0 || !common.includes(piece)).join("")),
+  );
 }
 
 // As validation.no_formula in Python: a spreadsheet would evaluate a name such as =1+1.

@@ -133,7 +133,7 @@ function derive() {
   const lines = shown.map((group, at) => {
     // No heading names the classifier of a line.
     const which = mixed.includes(content.classification) && group.own !== "head" ? ` (${CLASSIFIERS[group.own]})` : "";
-    return { group, look: looks.get(group), label: short[at] + which };
+    return { group, look: looks.get(group), label: short[at] + which, name: group.label + which };
   });
   view = {
     matching,
