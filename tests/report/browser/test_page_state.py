@@ -184,7 +184,7 @@ def test_a_chart_is_saved_as_numbers_and_as_pictures(visit: Open) -> None:
     root = ElementTree.fromstring(drawing)
     texts = ["".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "Number of classes seen" in texts  # its axes, and below them the names of its lines
-    assert any(text.startswith("icarl/cifar100/b50s10") for text in texts)
+    assert any(text.startswith("icarl") for text in texts)
     assert b"class=" not in drawing
     colours = {path.get("stroke") for path in root.iter("{http://www.w3.org/2000/svg}path")}
     assert "rgb(211, 111, 159)" in colours  # iCaRL's on white, also of a dark page
