@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from phasezero import Learner
 from phasezero.config import RunConfig
 from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
-from phasezero.engine import stage, step
+from phasezero.engine import resume, stage, step
 from phasezero.engine.callbacks import Callback
 from phasezero.engine.stage import PendingNumber
+from phasezero.engine.within import SavedState
 from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS
 from phasezero.methods.base import both_phases
 from phasezero.presets import build_config, with_strategies
 from phasezero.runs.session import run_all
-from samples import train
+from samples import StoppedError, train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -68,10 +72,9 @@ def test_a_gpu_queues_an_epoch_before_it_reports_the_one_before(
     order: list[str] = []
     epoch = stage.StagePass.epoch
 
-    def noted(self: stage.StagePass, number: int, rng: torch.Generator, report: object = None) -> PendingNumber:
+    def noted(self: stage.StagePass, number: int, rng: torch.Generator, *within: Any) -> PendingNumber:
         order.append(f"queued {number}")
-        assert report is None  # it would wait for the device
-        return epoch(self, number, rng)
+        return epoch(self, number, rng, *within)
 
     class Epochs(Callback):
         def on_batch_end(self, *facts: object) -> None:
@@ -163,3 +166,36 @@ def test_the_first_phase_is_the_cpus(toy_data: ImageData) -> None:
     on_gpu = losses(small("lucir", "fp32", "captured"), toy_data)
     on_cpu = losses(small("lucir", "fp32", "eager").override({"engine.device": "cpu"}), toy_data)
     assert on_gpu[:3] == pytest.approx(on_cpu[:3], rel=0.02)
+
+
+@pytest.mark.parametrize("method", ["lucir", "aanet", "ridge"])
+def test_a_stop_within_a_phase_changes_nothing_but_rounding(
+    method: str, toy_data: ImageData, fixed_order: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, keep, saves = small(method, "fp32", "captured"), resume._Resumable.keep, list[int]()
+
+    def stopping(self: resume._Resumable, state: SavedState | None) -> None:
+        keep(self, state)
+        saves.append(1)
+        if len(saves) in (3, 7):
+            raise StoppedError
+
+    whole = losses(config, toy_data)
+    monkeypatch.setattr(resume._Resumable, "keep", stopping)
+    monkeypatch.setattr(resume, "SHARE", float("inf"))
+    places = {"checkpoint": tmp_path / "checkpoint.safetensors", "save_every": 0}
+    for _ in range(2):
+        with pytest.raises(StoppedError):
+            train(config, data=toy_data, **places)
+    phases = train(config, data=toy_data, **places)["phases"]
+    again = [loss for phase in phases for values in phase["loss"].values() for loss in values]
+    assert again == pytest.approx(whole, rel=1e-4)
+
+
+def test_a_learner_moves_between_devices(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
+    learner = Learner(device="cuda").fit(images, np.repeat(["a", "b", "c"], 4))
+    learner.save(tmp_path / "model")
+    moved = Learner.load(tmp_path / "model", device="cpu")
+    assert moved.predict_proba(images) == pytest.approx(learner.predict_proba(images), abs=1e-3)

@@ -16,6 +16,8 @@ from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.engine import interrupt, resume
 from phasezero.engine.checkpoint import previous_file, state_file
+from phasezero.engine.stage import PendingNumber, StagePass
+from phasezero.engine.stage_run import StageRun
 from phasezero.engine.within import SavedState
 from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS
@@ -237,3 +239,45 @@ def test_phase_0_in_the_store_is_continued_by_another_method(
     assert callback.places == [(0, "train", 1)]
     assert not [*store.glob("*within*")]
     assert run(lucir, data=toy_data, store=store).record["timing"]["reused_phase_zero"]
+
+
+@pytest.fixture
+def _late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the losses of an epoch after the next epoch was queued, as on a GPU."""
+    original = StageRun.__init__
+
+    def init(self: StageRun, *args: Any, **options: Any) -> None:
+        original(self, *args, **options)
+        self.on_cpu = False
+
+    monkeypatch.setattr(StageRun, "__init__", init)
+
+
+@pytest.mark.usefixtures("_late")
+@pytest.mark.parametrize("name", ["lucir", "aanet"])
+def test_losses_that_are_read_late_are_part_of_the_state(
+    name: str, toy_config: Make, toy_data: ImageData, tmp_path: Path
+) -> None:
+    config = toy_config(f"{name}/glyphs/b50s10", training__first__epochs=4)
+    assert len(check_stops(config, toy_data, tmp_path, [2, 5, 3, 6])) == 4
+
+
+@pytest.mark.usefixtures("_late")
+def test_losses_that_are_read_late_are_reported_in_order(toy_config: Make, toy_data: ImageData) -> None:
+    order, epoch = list[str](), StagePass.epoch
+
+    class Epochs(Callback):
+        def on_epoch_end(self, phase: Phase, stage: str, epoch: int, *facts: Any) -> None:
+            order.append(f"ended {epoch}")
+
+        def on_batch_end(self, *facts: Any) -> None:
+            pytest.fail("a GPU would wait for the loss")
+
+    def noted(self: StagePass, number: int, *others: Any) -> PendingNumber:
+        order.append(f"queued {number}")
+        return epoch(self, number, *others)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(StagePass, "epoch", noted)
+        run(toy_config(training__first__epochs=3), data=toy_data, callback=Epochs())
+    assert order[:6] == ["queued 0", "queued 1", "ended 0", "queued 2", "ended 1", "ended 2"]
