@@ -18,6 +18,7 @@ from PIL import Image
 from phasezero import steps as steps_module
 from phasezero.learner import Learner, folder as model_folder
 from phasezero.learner.folder import locked
+from phasezero.records import locks
 from phasezero.steps import Steps
 from samples import take_photos
 
@@ -227,11 +228,12 @@ def test_a_second_process_waits_and_then_gives_up(
     def hold() -> None:
         with locked(model):
             held.set()
-            done.wait(0.3)
+            assert done.wait(30)
 
     thread = threading.Thread(target=hold)
     thread.start()
     assert held.wait(5)
+    monkeypatch.setattr(locks, "sleep", lambda _: done.set())  # called once the command waits
     code, out, err = command("learn", "photos", "--model", model)
     thread.join()
     assert (code, "; waiting\n" in err, "m: 3 classes" in out) == (0, True, True)

@@ -19,6 +19,7 @@ _request = threading.Event()
 _lock = threading.Lock()
 _blocks = {"noticing": 0, "working": 0}
 _last = [signal.SIGINT]
+_is_worker = False
 
 
 class StoppedError(KeyboardInterrupt):
@@ -67,8 +68,17 @@ def graceful(message: str = "") -> Iterator[None]:
         _request.clear()
 
 
+def leave_if_requested() -> None:
+    """End a worker process that was told to stop."""
+    if _is_worker and requested():
+        os._exit(exit_code())
+
+
 def install(message: str | None = None) -> dict[signal.Signals, signal._HANDLER]:
     """Install the handler and return those before; without a message in a worker process, whose parent is in charge."""
+
+    global _is_worker
+    _is_worker = message is None
 
     def handle(number: int, frame: FrameType | None) -> None:
         _last[0] = signal.Signals(number)

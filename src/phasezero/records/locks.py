@@ -8,6 +8,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import sleep
 from typing import TextIO
 
 from phasezero.errors import UserError
@@ -41,7 +42,7 @@ def locked(
         if not told:
             say(f"{message}; waiting")
             told = True
-        time.sleep(NAP)
+        sleep(NAP)
     with file:
         try:
             yield

@@ -18,6 +18,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
 from multiprocessing.managers import SyncManager
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,7 @@ def _run_in(
     shares, failure = _Shares(), None
     while True:
         # Submitted one by one: the pool may start a submitted job before it can be cancelled.
-        while failure is None and not died and len(running) < workers and waiting:
+        while not (failure or died or interrupt.requested()) and len(running) < workers and waiting:
             place, job = waiting.popleft()
             if job.fits:
                 callback_of(place)
@@ -166,9 +167,15 @@ def _run_in(
 
 
 def _outcome(job: Job, callback: Callback, keep_going: bool) -> Outcome:
-    """Train a job in a worker; only then may a signal raise an exception."""
+    """Train a job in a worker. A worker process that was told to stop ends here, when the state is saved.
+
+    It must not wait for another job: a worker next to it may have died with the lock of the jobs' queue.
+    """
     with interrupt.working():
-        return job.outcome(callback, keep_going)
+        try:
+            return job.outcome(callback, keep_going)
+        finally:
+            interrupt.leave_if_requested()
 
 
 def _pass_on(pool: Executor) -> None:
@@ -183,6 +190,7 @@ def _no_interrupt() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
         return
+    resource_tracker.ensure_running()  # which would turn Ctrl-C on again when it starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -214,17 +222,16 @@ class _Shares:
 def _in_processes(workers: int) -> Iterator[tuple[Executor, Any]]:
     """Start processes; yield their pool and the queue of their messages."""
     context = multiprocessing.get_context("spawn")  # CUDA and thread pools do not survive a fork
-    manager = SyncManager(ctx=context)
-    with _no_interrupt():
-        manager.start(initializer=_start_manager)
-    files = plugins.plugin_files()
-    with manager, ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(files,)) as pool:
-        try:
-            with interrupt.noticing():
+    manager, files = SyncManager(ctx=context), plugins.plugin_files()
+    with interrupt.noticing():  # also while the manager starts: an exception there would leave it behind
+        with _no_interrupt():
+            manager.start(initializer=_start_manager)
+        with manager, ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(files,)) as pool:
+            try:
                 yield pool, manager.Queue()
-        except BaseException:
-            _pass_on(pool)
-            raise
+            except BaseException:
+                _pass_on(pool)
+                raise
 
 
 def _start_manager() -> None:
