@@ -26,7 +26,8 @@ EVERY = 10.0  # seconds between lines without a terminal
 class Steps:
     """Show the progress of steps on stderr: bars on a terminal, plain lines without one.
 
-    It is called as `Learner(progress=...)` is: with what is done, how much of it is done, and how much there is.
+    It is called as `Learner(progress=...)` is: with what is done, how much of it is done, and how much there is. A step
+    of a single part shows that it is under way.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class Steps:
         if self.on_terminal:
             self._draw(done, total, now - self.started)
         elif done >= total and now - self.started > LONG:
-            print(f"{what}: {total:,} in {now - self.started:.1f} s", file=sys.stderr)
+            print(f"{what}: {f'{total:,} in ' * (total > 1)}{now - self.started:.1f} s", file=sys.stderr)
         elif done < total and now - self.told > EVERY:
             print(f"{what}: {done:,} of {total:,}", file=sys.stderr)
             self.told = now
@@ -58,7 +59,7 @@ class Steps:
             self._end()
 
     def _draw(self, done: int, total: int, seconds: float) -> None:
-        if self.bar is None and done < total and seconds > SOON:
+        if self.bar is None and done < total and (seconds > SOON or total == 1):  # of one part there is no second call
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -248,7 +248,9 @@ def test_steps_are_bars_on_a_terminal_and_lines_elsewhere(
         for done in range(1, 6):
             steps("training", done, 5)
         steps("quick", 5, 5)
-    assert capsys.readouterr().err == "training: 3 of 5\ntraining: 5 in 24.0 s\n"
+        steps("computing", 0, 1)
+        steps("computing", 1, 1)
+    assert capsys.readouterr().err == "training: 3 of 5\ntraining: 5 in 24.0 s\ncomputing: 6.0 s\n"
     monkeypatch.undo()
 
     class Terminal(io.StringIO):

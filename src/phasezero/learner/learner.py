@@ -32,7 +32,7 @@ from phasezero.learner.conventions import Estimator
 from phasezero.learner.exemplars import encoded, fingerprint
 from phasezero.learner.labelled import Name, images, labelled
 from phasezero.learner.module import load_any
-from phasezero.learner.progress import EpochProgress, watch
+from phasezero.learner.progress import SOLVING, EpochProgress, watch
 from phasezero.learner.recipe import fits_in_memory, from_scratch, make_config, preparation_of
 from phasezero.methods import classifier_of
 from phasezero.methods.frozen import FrozenHead
@@ -175,10 +175,13 @@ class Learner(Estimator):
             # A copy, because a phase may fail. Of old classes the trainer has the exemplars alone, best first.
             kept = trainer.train_by_class[: len(self._names)]
             trainer.continue_from(len(self._sizes), copy.deepcopy(self.model_), kept)
-        watch(trainer.train, self.progress, "extracting features", sum(len(kept) for kept, _ in parts))
+        count, then = sum(len(kept) for kept, _ in parts), "" if trainer.method.trains_later else SOLVING
+        watch(trainer.train, self.progress, "extracting features", count, then)
         phase = trainer.stream.phases[-1]
         with trainer.device.settings():
             training = trainer.train_phase(phase)
+        if then and self.progress is not None:
+            self.progress(then, 1, 1)
         # From here on nothing fails for bad input, so a failed phase leaves the learner as it was.
         self.model_, self._place = trainer.model, trainer.device
         chosen = [own.tolist() for own in trainer.memory.by_class]

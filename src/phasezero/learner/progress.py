@@ -21,8 +21,12 @@ class EpochProgress(Callback):
         self.report(f"training ({stage})", epoch + 1, epochs)
 
 
-def watch(source: ImageSource, report: Progress | None, what: str, total: int) -> None:
-    """Report the images of a source that are evaluated."""
+SOLVING = "computing the classifier"
+"""A step without parts, which follows the features where a method is exact."""
+
+
+def watch(source: ImageSource, report: Progress | None, what: str, total: int, then: str = "") -> None:
+    """Report the images of a source that are evaluated, and that another step follows."""
     done = 0
 
     def add(count: int) -> None:
@@ -30,5 +34,7 @@ def watch(source: ImageSource, report: Progress | None, what: str, total: int) -
         done = min(done + count, total)
         if report is not None:
             report(what, done, total)
+            if then and done == total:
+                report(then, 0, 1)
 
     source.watch = add
