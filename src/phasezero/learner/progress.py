@@ -31,8 +31,8 @@ def watch(source: ImageSource, report: Progress | None, what: str, total: int, t
 
     def add(count: int) -> None:
         nonlocal done
-        done = min(done + count, total)
-        if report is not None:
+        known, done = done, min(done + count, total)
+        if report is not None and known < total:
             report(what, done, total)
             if then and done == total:
                 report(then, 0, 1)
