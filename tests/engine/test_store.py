@@ -169,3 +169,22 @@ def test_a_run_says_that_it_waits_for_the_phase_0_of_another(tmp_path: Path) -> 
         assert not done.is_set()
     thread.join(10)
     assert done.is_set()
+
+
+def test_what_killed_runs_left_is_removed_unless_a_run_uses_it(tmp_path: Path) -> None:
+    store, used, left = PhaseZeroStore(tmp_path), "a" * 64, "b" * 64
+    names = [
+        f"{start}{key}{end}"
+        for key in (used, left)
+        for start, end in ((".", ".json.7.tmp"), ("", "-within.safetensors"))
+    ]
+    others = ["notes.txt", ".other.tmp"]
+    for name in [*names, *others]:
+        (tmp_path / name).write_text("x")
+    with store.claim(used):
+        store.clean(states=False)
+        assert {path.name for path in tmp_path.iterdir()} == {*names, *others, f".{used}.lock"} - {
+            f".{left}.json.7.tmp"
+        }
+        store.clean(states=True)
+    assert {path.name for path in tmp_path.iterdir()} == {*names[:2], *others}

@@ -133,3 +133,20 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
     assert process.stderr.readline() == "noted\n"
     process.send_signal(signal.SIGINT)
     assert process.wait(WAIT) == 130
+
+
+IMPORT = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "phasezero.cli.main":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from phasezero.cli import entry
+entry()
+"""
+
+
+def test_a_signal_while_modules_are_imported_gives_no_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, timeout=WAIT, check=False)
+    assert (done.returncode, done.stderr) == (130, "phasezero: stopped\n")

@@ -13,7 +13,7 @@ from phasezero.errors import UserError
 def store(
     folder: Annotated[Path, typer.Argument(envvar="PHASEZERO_STORE", help="Folder of the store.")],
     verify: Annotated[bool, typer.Option("--verify", help="Check the sha256 of every entry.")] = False,
-    prune: Annotated[bool, typer.Option("--prune", help="Remove damaged entries.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Remove damaged entries, and what killed runs left.")] = False,
     empty: Annotated[bool, typer.Option("--empty", help="Remove all entries.")] = False,
 ) -> None:
     """List the finished phase-0 states in a store."""
@@ -30,5 +30,7 @@ def store(
         print(f"{entry.key[:12]}  {size:7.1f} MiB  {facts}  {state}".rstrip())
         if empty or (prune and not sound):
             states.remove(entry)
+    if prune or empty:
+        states.clean(states=empty)
     if damaged and not prune:
         raise UserError(f"{damaged} damaged entries in {folder} (never used); --prune removes them")

@@ -225,6 +225,14 @@ class PhaseZeroStore:
         for key in sorted({path.stem for path in found if re.fullmatch("[0-9a-f]{64}", path.stem)}):
             yield Entry(self.folder, key)
 
+    def clean(self, *, states: bool) -> None:
+        """Remove temporary files, and with `states` also phase-0 states under way; a run that uses them keeps them."""
+        patterns = [".*.tmp", "*-within*.safetensors"] if states else [".*.tmp"]
+        for path in [path for pattern in patterns for path in self.folder.glob(pattern)]:
+            if found := re.match(r"\.?([0-9a-f]{64})", path.name):
+                with contextlib.suppress(UserError), locked(Entry(self.folder, found[1]).lock, "uses it", wait=0):
+                    path.unlink(missing_ok=True)
+
     def remove(self, entry: Entry) -> None:
         for path in (entry.path, entry.note_path, entry.lock):
             path.unlink(missing_ok=True)
