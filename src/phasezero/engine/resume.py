@@ -155,8 +155,8 @@ class _Resumable:
             changes = ", ".join(f"{name} {there[name]} there, {here[name]} here" for name in apart)
             if not self.saving.allow_changes:
                 raise UserError(
-                    f"{checkpoint} was made under other conditions ({changes}), so the numbers would be those of "
-                    "neither; restore them, or pass --allow-changes to continue (the record will say so)"
+                    f"the state in {checkpoint.parent} was made under other conditions ({changes}), so the numbers "
+                    "would be those of neither; restore them, or pass --allow-changes (the record will say so)"
                 )
             self.say(f"{self.trainer.config.name}: continues under other conditions ({changes})")
             self.parts.append(Part(phases=len(self.phases), environment=made_in))
