@@ -16,9 +16,11 @@ from phasezero.data.images import ImageData
 from phasezero.data.stream import Phase
 from phasezero.engine import interrupt, resume
 from phasezero.engine.checkpoint import previous_file, state_file
+from phasezero.engine.sealed import read_sealed
 from phasezero.engine.stage import PendingNumber, StagePass
 from phasezero.engine.stage_run import StageRun
 from phasezero.engine.within import SavedState
+from phasezero.errors import DivergenceError
 from phasezero.initial import STRATEGIES
 from phasezero.methods import METHODS
 from phasezero.records.run import comparable_part
@@ -281,3 +283,13 @@ def test_losses_that_are_read_late_are_reported_in_order(toy_config: Make, toy_d
         patched.setattr(StagePass, "epoch", noted)
         run(toy_config(training__first__epochs=3), data=toy_data, callback=Epochs())
     assert order[:6] == ["queued 0", "queued 1", "ended 0", "queued 2", "ended 1", "ended 2"]
+
+
+def test_a_state_whose_loss_is_not_finite_is_not_saved(toy_config: Make, toy_data: ImageData, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    with pytest.raises(DivergenceError):
+        run(toy_config(training__first__lr=1e12), data=toy_data, checkpoint=checkpoint, save_every=0)
+    _, tensors = read_sealed(state_file(checkpoint), resume.FORMAT, "state")
+    sums = [tensor for name, tensor in tensors.items() if name.startswith("pass.") and not tensor.dim()]
+    assert sums  # of losses
+    assert all(tensor.isfinite().all() for tensor in sums)
