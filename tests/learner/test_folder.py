@@ -61,6 +61,18 @@ def test_the_card_escapes_names(bars: Callable[..., tuple[np.ndarray, np.ndarray
     assert r"| \<b\> | 0 | 2 | 0 |" in (learner.save(tmp_path / "m") / "README.md").read_text()
 
 
+def test_a_model_of_a_machine_with_a_gpu_is_read_on_this_machine(photos: Photos, model: Path) -> None:
+    tested = [path for path, _ in photos("ab", 2, "test", seed=5)]
+    before = Learner.load(model).predict_proba(tested)
+    facts = json.loads((model / "model.json").read_text())
+    del facts["content_sha256"]
+    facts["parameters"]["device"] = facts["config"]["engine"]["device"] = "cuda:3"
+    (model / "model.json").write_text(json.dumps(facts))
+    moved = Learner.load(model, device="cpu")
+    assert np.array_equal(moved.predict_proba(tested), before)
+    assert list(moved.add_classes(photos("c")).classes_) == ["a", "b", "c"]
+
+
 def test_damage_is_found_before_use(model: Path) -> None:
     for path in (*model.glob("*.safetensors"), next((model / "images").iterdir())):
         content = path.read_bytes()
