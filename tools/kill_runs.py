@@ -29,6 +29,7 @@ from phasezero.presets import preset
 from phasezero.records.run import comparable_part, read_record
 from phasezero.runs.session import run_all
 
+FORMAT = "phasezero-kills-1"
 SMALL: dict[str, Any] = {"protocol.phase_sizes": [4, 2, 2], "protocol.memory": "per_class:5", "engine.threads": 1}
 SMALL |= {"training.first.epochs": 6, "training.later.epochs": 4}
 
@@ -120,6 +121,7 @@ def main() -> None:
             found[name] = kill_and_compare(name, configs, each, Path(folder), rng)
         print(name, found[name], f"{time.monotonic() - began:.0f} s", flush=True)
     facts = {
+        "format": FORMAT,
         "kills": sum(one["kills"] for one in found.values()),
         "all_equal": all(one["equal"] for one in found.values()),
         "seed": own.seed,
