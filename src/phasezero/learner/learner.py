@@ -143,7 +143,7 @@ class Learner(Estimator):
         for name, own in by_class.items():
             head.add(self._places[name], features[start : start + len(own)])
             start += len(own)
-        head.update()
+        self._solve(head)
         for name, own in by_class.items():
             self._remember(self._places[name], own)
         self.history_.append({"added": {str(name): len(own) for name, own in by_class.items()}})
@@ -238,11 +238,18 @@ class Learner(Estimator):
         features = self._features(items, "calibrating")
         scores = self._scores(features)
         self._calibration.add(scores.cpu(), labels)
-        if isinstance(self.model_.head, FrozenHead):
+        if isinstance(head := self.model_.head, FrozenHead):
             for position, own in enumerate(features.split(counts.tolist()), phase.old):
-                self.model_.head.add(position, own)
-            self.model_.head.update()
+                head.add(position, own)
+            self._solve(head)
         return float((scores.argmax(1).cpu() == labels).double().mean())
+
+    def _solve(self, head: FrozenHead) -> None:
+        """Compute the exact classifier, which may take long, and report it."""
+        report = self.progress or (lambda *_: None)
+        report(SOLVING, 0, 1)
+        head.update()
+        report(SOLVING, 1, 1)
 
     def compare(self, X: Any, y: Any = None) -> Comparison:  # noqa: N803
         """Return which of these labelled images are new, and which repeat or contradict what was learned."""
